@@ -1,0 +1,154 @@
+"""Whole hubs for tests, on SQLite or on PostgreSQL with Redis: a migrated database, web processes, workers, keys."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.processes import ROOT, Process, ServiceFailed, clean_environment
+from tests.services import CeleryWorker, HubProcess, PostgresServer, RedisServer
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Backend:
+    """Where one hub keeps its rows. `env` goes into the environment of each of its processes.
+
+    sqlite: `DATABASE_URL` names a file, there is no `REDIS_URL`. postgres: a database of its own, and one of Redis's
+    sixteen. Both have a directory and a secret of their own.
+    """
+
+    name: str
+    env: dict[str, str]
+    directory: Path
+    postgres: PostgresServer | None = None
+    redis: RedisServer | None = None
+
+
+def manage(*arguments: str, env: Mapping[str, str], timeout: float = 120) -> str:
+    """Run `manage.py …` to its end and return what it printed; `ServiceFailed` with its output if it exits non-zero."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=clean_environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    if done.returncode != 0:
+        raise ServiceFailed(f"manage.py {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@dataclass
+class Backends:
+    """Makes backends; migrates once for each kind of database, and copies that for each test."""
+
+    directory: Path
+    _sqlite_template: Path | None = None
+    _postgres_template: str | None = None
+
+    def sqlite(self) -> Backend:
+        if self._sqlite_template is None:
+            home = self._home()
+            manage("migrate", "--verbosity", "0", env=self._env(home, f"sqlite:///{home / 'hub.sqlite3'}"))
+            self._sqlite_template = home / "hub.sqlite3"
+        home = self._home()
+        # By the backup interface, so that what is still in the write-ahead log comes along.
+        source, target = sqlite3.connect(self._sqlite_template), sqlite3.connect(home / "hub.sqlite3")
+        source.backup(target)
+        source.close()
+        target.close()
+        return Backend("sqlite", self._env(home, f"sqlite:///{home / 'hub.sqlite3'}"), home)
+
+    def postgres(self, postgres: PostgresServer, redis: RedisServer) -> Backend:
+        if self._postgres_template is None:
+            template = f"template_{secrets.token_hex(4)}"
+            manage("migrate", "--verbosity", "0", env=self._env(self._home(), postgres.create_database(template)))
+            self._postgres_template = template
+        home, number = self._home(), next(_numbers)
+        url = postgres.create_database(f"hub_{secrets.token_hex(4)}", template=self._postgres_template)
+        env = self._env(home, url) | {"REDIS_URL": redis.url_of(number % 16)}
+        return Backend("postgres", env, home, postgres=postgres, redis=redis)
+
+    def _home(self) -> Path:
+        home = self.directory / f"backend-{next(_numbers)}"
+        home.mkdir(parents=True)
+        return home
+
+    @staticmethod
+    def _env(home: Path, database_url: str) -> dict[str, str]:
+        return {"DATABASE_URL": database_url, "HUB_DATA_DIR": str(home), "HUB_SECRET_KEY": "tests-" + "0" * 50}
+
+
+@dataclass
+class Hub:
+    """One hub: its backend, and the processes that a test started for it.
+
+    `url` and `ws_url` are those of the first web process; `webs[i].url` of the others.
+    """
+
+    backend: Backend
+    env: dict[str, str]
+    webs: list[HubProcess] = field(default_factory=list)
+    workers: list[CeleryWorker] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.webs[0].url
+
+    @property
+    def ws_url(self) -> str:
+        return self.webs[0].ws_url
+
+    @property
+    def processes(self) -> list[Process]:
+        return [*self.webs, *self.workers]
+
+    def add_web(
+        self, *, argv: Sequence[str] = HubProcess.DAPHNE, env: Mapping[str, str] | None = None, start: bool = True
+    ) -> HubProcess:
+        """Start one more web process (with `env` on top of the hub's own) and return it when it is ready."""
+        name = f"web-{len(self.webs) + 1}"
+        web = HubProcess(self.backend.directory, self.env | dict(env or {}), argv=argv, name=name)
+        self.webs.append(web)
+        return web.start() if start else web
+
+    def add_worker(self, *arguments: str, env: Mapping[str, str] | None = None) -> CeleryWorker:
+        """Start a Celery worker and return it when it is ready."""
+        name = f"worker-{len(self.workers) + 1}"
+        worker = CeleryWorker(self.backend.directory, self.env | dict(env or {}), name=name, arguments=arguments)
+        self.workers.append(worker)
+        return worker.start()
+
+    def manage(self, *arguments: str, timeout: float = 120) -> str:
+        """Run a management command on this hub's database."""
+        return manage(*arguments, env=self.env, timeout=timeout)
+
+    def create_agent(self, agent_id: str, scope: str = "agent") -> str:
+        """Register an agent and return its API key. Each call starts a process: for many, `create_agents`."""
+        made: dict[str, Any] = json.loads(self.manage("agent", "create", agent_id, "--scope", scope, "--json"))
+        return str(made["api_key"])
+
+    def create_agents(self, agent_ids: Iterable[str], scope: str = "agent") -> dict[str, str]:
+        """Register several, two at a time; their keys by their ids."""
+        ids = list(agent_ids)
+        with ThreadPoolExecutor(2) as pool:
+            return dict(zip(ids, pool.map(lambda agent_id: self.create_agent(agent_id, scope), ids), strict=True))
+
+    def stop(self) -> None:
+        """Stop every process that was started for it."""
+        for process in reversed(self.processes):
+            process.stop()
