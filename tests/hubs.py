@@ -63,7 +63,9 @@ class Backends:
     def sqlite(self) -> Backend:
         if self._sqlite_template is None:
             home = self._home()
-            manage("migrate", "--verbosity", "0", env=self._env(home, f"sqlite:///{home / 'hub.sqlite3'}"))
+            manage(
+                "migrate", "--skip-checks", "--verbosity", "0", env=self._env(home, f"sqlite:///{home / 'hub.sqlite3'}")
+            )
             self._sqlite_template = home / "hub.sqlite3"
         home = self._home()
         # By the backup interface, so that what is still in the write-ahead log comes along.
@@ -76,7 +78,13 @@ class Backends:
     def postgres(self, postgres: PostgresServer, redis: RedisServer) -> Backend:
         if self._postgres_template is None:
             template = f"template_{secrets.token_hex(4)}"
-            manage("migrate", "--verbosity", "0", env=self._env(self._home(), postgres.create_database(template)))
+            manage(
+                "migrate",
+                "--skip-checks",
+                "--verbosity",
+                "0",
+                env=self._env(self._home(), postgres.create_database(template)),
+            )
             self._postgres_template = template
         home, number = self._home(), next(_numbers)
         url = postgres.create_database(f"hub_{secrets.token_hex(4)}", template=self._postgres_template)
