@@ -1,0 +1,218 @@
+"""The systems under test: how each is started on a free loopback port, pinned to one core, and stopped again."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import Struct
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVERS = ("daphne", "uvicorn")
+START_SECONDS = 60.0
+OPERATOR = "bench-operator"
+
+
+class System(Struct, frozen=True, kw_only=True):
+    """One server to measure. `rows`: the table's rows it fills, and whether that row's frames are batched."""
+
+    name: str
+    title: str
+    application: str
+    rows: dict[str, bool]
+    workloads: frozenset[str]
+    is_hub: bool = False
+    environment: Mapping[str, str] = {}
+
+
+class Server(Struct, frozen=True):
+    """A running server: answering on 127.0.0.1."""
+
+    port: int
+    pid: int
+    operator_key: str | None
+
+
+_ALWAYS = frozenset({"w1x1", "w1x8", "w1x64", "w2", "w2steady", "w3", "w5"})
+
+SYSTEMS: dict[str, System] = {
+    system.name: system
+    for system in (
+        System(
+            name="raw",
+            title="raw ASGI relay, stores nothing",
+            application="hub.bench.baselines.raw_relay:application",
+            rows={"raw": False},
+            workloads=_ALWAYS,
+        ),
+        System(
+            name="channels",
+            title="Channels consumer + group, stores nothing",
+            application="hub.bench.baselines.channels_relay:application",
+            rows={"channels": False},
+            workloads=_ALWAYS,
+        ),
+        System(
+            name="tutorial",
+            title="Channels tutorial chat + `objects.create`, SQLite FULL",
+            application="hub.bench.baselines.tutorial_chat:application",
+            rows={"tutorial": False},
+            workloads=_ALWAYS | {"w4"},
+        ),
+        System(
+            name="tutorial-kept",
+            title="the same with `CONN_MAX_AGE=None`",
+            application="hub.bench.baselines.tutorial_chat:application",
+            rows={"tutorial-kept": False},
+            workloads=_ALWAYS | {"w4"},
+            environment={"BENCH_CONN_MAX_AGE": "none"},
+        ),
+        System(
+            name="hub",
+            title="Session Hub, SQLite FULL",
+            application="hub.asgi:application",
+            rows={"hub": False, "hub+batch": True},
+            workloads=_ALWAYS | {"w4"},
+            is_hub=True,
+        ),
+    )
+}
+DEFAULT_SYSTEMS = ("raw", "channels", "tutorial", "hub")
+
+ROW_TITLES = {
+    row: system.title + (", `batch=1`" if batched else "")
+    for system in SYSTEMS.values()
+    for row, batched in system.rows.items()
+}
+
+
+def cores() -> tuple[int, int] | None:
+    """The server's core and the generator's, or None where there are not two to be had."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    allowed = sorted(os.sched_getaffinity(0))
+    return (allowed[0], allowed[-1]) if len(allowed) > 1 else None
+
+
+def pin(pid: int, core: int | None) -> None:
+    """Keep a process that has just been started, and the threads it is going to start, on one core."""
+    if core is not None:
+        os.sched_setaffinity(pid, {core})
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would configure a server under test by accident."""
+    unwanted = ("DJANGO_", "HUB_", "BENCH_", "DATABASE_URL", "REDIS_URL")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    return {**kept, "PYTHONPATH": str(ROOT)}
+
+
+@contextmanager
+def serving(system: System, server: str, directory: Path, *, core: int | None, backlog: int) -> Iterator[Server]:
+    """Run `system` with its data in `directory`. Raises RuntimeError, with its log's end, when it does not start."""
+    directory.mkdir(parents=True)
+    environment = clean_environment() | dict(system.environment) | _settings(system, directory, backlog)
+    operator_key = _prepare_hub(environment, directory) if system.is_hub else None
+    port = free_port()
+    log = directory / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command(server, system.application, port),
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+        )
+    try:
+        pin(process.pid, core)
+        _await_ready(process, port, "/readyz" if system.is_hub else None, log)
+        yield Server(port, process.pid, operator_key)
+    finally:
+        _stop(process)
+
+
+def command(server: str, application: str, port: int) -> list[str]:
+    """The command line of an ASGI server without access log and without permessage-deflate."""
+    if server == "daphne":
+        return [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), "-v", "0", application]
+    return [
+        sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning",
+        "--no-access-log", "--ws", "websockets-sansio", "--ws-per-message-deflate", "false", application,
+    ]  # fmt: skip
+
+
+def is_installed(server: str) -> bool:
+    return find_spec(server) is not None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _settings(system: System, directory: Path, backlog: int) -> dict[str, str]:
+    if not system.is_hub:
+        return {"BENCH_DATABASE": str(directory / "chat.sqlite3"), "BENCH_BACKLOG": str(backlog)}
+    return {
+        "DATABASE_URL": f"sqlite:///{directory / 'hub.sqlite3'}",
+        "HUB_RATE_MESSAGES": "0",
+        "HUB_RATE_SESSIONS": "0",
+    }
+
+
+def _prepare_hub(environment: Mapping[str, str], directory: Path) -> str:
+    """Migrate the hub's database and make its operator; the key."""
+    _manage(environment, "migrate", "--verbosity", "0")
+    made = _manage(environment, "agent", "create", OPERATOR, "--scope", "operator", "--json")
+    return str(json.loads(made.strip().splitlines()[-1])["api_key"])
+
+
+def _manage(environment: Mapping[str, str], *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT, env=dict(environment), capture_output=True, text=True, timeout=START_SECONDS, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"manage.py {' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _await_ready(process: subprocess.Popen[bytes], port: int, path: str | None, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        if _answers(port, path):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _answers(port: int, path: str | None) -> bool:
+    try:
+        if path is None:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return True
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
