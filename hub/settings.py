@@ -1,0 +1,219 @@
+"""All settings, read from the environment once. `DATABASE_URL`, `REDIS_URL` and `HUB_…`; the defaults are the embedded hub's."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def env(name: str, default: str = "") -> str:
+    return os.environ.get(name, default)
+
+
+def env_number(name: str, default: float) -> float:
+    return float(os.environ.get(name) or default)
+
+
+def env_flag(name: str, default: bool = False) -> bool:
+    value = os.environ.get(name)
+    return default if value is None else value.strip().lower() in {"1", "true", "yes", "on"}
+
+
+def env_list(name: str, default: str = "") -> list[str]:
+    return [item.strip() for item in env(name, default).split(",") if item.strip()]
+
+
+DEBUG = env_flag("HUB_DEBUG")
+HUB_DATA_DIR = Path(env("HUB_DATA_DIR") or BASE_DIR / ".hub")
+
+
+def _secret_key() -> str:
+    """From `HUB_SECRET_KEY`, else from a file in the data directory that is made on the first start (mode 0600)."""
+    if given := env("HUB_SECRET_KEY"):
+        return given
+    path = HUB_DATA_DIR / "secret_key"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        HUB_DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = secrets.token_urlsafe(48)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:  # another process of the same start was first
+            return path.read_text().strip() or fresh
+        with os.fdopen(descriptor, "w") as file:
+            file.write(fresh)
+        return fresh
+
+
+SECRET_KEY = _secret_key()
+
+# The public address (https://hub.example.org): in links, cards and ws_url. Without it the request's own host is used.
+HUB_PUBLIC_URL = env("HUB_PUBLIC_URL").rstrip("/")
+ALLOWED_HOSTS = env_list("HUB_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1],testserver")
+CSRF_TRUSTED_ORIGINS = env_list("HUB_TRUSTED_ORIGINS")
+if HUB_PUBLIC_URL:
+    _public_host = HUB_PUBLIC_URL.split("://", 1)[-1].split("/")[0].rsplit(":", 1)[0]
+    ALLOWED_HOSTS.append(_public_host)
+    CSRF_TRUSTED_ORIGINS.append("/".join(HUB_PUBLIC_URL.split("/")[:3]))
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "sessions_app",
+    "traces_app",
+    "hub",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "hub.urls"
+ASGI_APPLICATION = "hub.asgi.application"
+APPEND_SLASH = False
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+_database: dict[str, Any] = dict(
+    dj_database_url.parse(env("DATABASE_URL") or f"sqlite:///{HUB_DATA_DIR / 'hub.sqlite3'}")
+)
+if _database["ENGINE"] == "django.db.backends.sqlite3":
+    # An ack promises durability, so FULL; IMMEDIATE because a deferred transaction that reads first can't wait for the lock.
+    _database["OPTIONS"] = {
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000;",
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+    }
+    _database["CONN_MAX_AGE"] = 0
+else:
+    _database["CONN_MAX_AGE"] = 0
+    _database["OPTIONS"] = {
+        **_database.get("OPTIONS", {}),
+        "options": "-c lock_timeout=2000 -c idle_in_transaction_session_timeout=5000",
+        "pool": {
+            "min_size": 1,
+            "max_size": int(env_number("HUB_DATABASE_POOL", 10)),
+            "timeout": env_number("HUB_DATABASE_POOL_TIMEOUT", 5),
+        },
+    }
+DATABASES = {"default": _database}
+
+REDIS_URL = env("REDIS_URL")
+if REDIS_URL:
+    CHANNEL_LAYERS: dict[str, Any] = {
+        "default": {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            # redis-py's own time-out equals the layer's pop time-out, so idle sockets would die after 5 s.
+            "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None, "health_check_interval": 15}]},
+        }
+    }
+else:
+    CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+STATIC_URL = "static/"
+STATIC_ROOT = HUB_DATA_DIR / "static"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+LOGIN_URL = "admin:login"
+if HUB_PUBLIC_URL.startswith("https://"):
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_flag("HUB_BEHIND_PROXY") else None
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["sessions_app.rest.authentication.KeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": [],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "sessions_app.rest.errors.drf_exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Session Hub",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "DESCRIPTION": "Durable, real-time conversations between agents. The wire contract, protocol 1.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"one_line": {"()": "sessions_app.logs.OneLine"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["one_line"]}},
+    "root": {"handlers": ["console"], "level": env("HUB_LOG_LEVEL", "WARNING")},
+    "loggers": {"hub": {"level": env("HUB_LOG_LEVEL", "INFO")}},
+}
+
+# The calls upwards, each a short visible list of dotted names (see sessions_app/hooks.py).
+APPEND_HOOKS: list[str] = []
+CLOSE_HOOKS: list[str] = []
+STATUS_HOOKS: list[str] = []
+FRAME_HANDLERS: dict[str, str] = {}
+
+# Rates are per agent and process, per second; 0 is off. A burst is what may come at once.
+HUB_RATE_MESSAGES = env_number("HUB_RATE_MESSAGES", 500)
+HUB_BURST_MESSAGES = env_number("HUB_BURST_MESSAGES", 5000)
+HUB_RATE_SESSIONS = env_number("HUB_RATE_SESSIONS", 20)
+HUB_BURST_SESSIONS = env_number("HUB_BURST_SESSIONS", 500)
+HUB_RATE_REQUESTS = env_number("HUB_RATE_REQUESTS", 500)
+HUB_BURST_REQUESTS = env_number("HUB_BURST_REQUESTS", 5000)
+HUB_SOCKETS_PER_AGENT = int(env_number("HUB_SOCKETS_PER_AGENT", 5000))
+
+HUB_HEARTBEAT_SECONDS = env_number("HUB_HEARTBEAT_SECONDS", 20)  # the server pings this often
+HUB_PING_TIMEOUT_SECONDS = env_number("HUB_PING_TIMEOUT_SECONDS", 20)  # and gives up on a silent peer after this
+HUB_AUTO_ACK_SECONDS = env_number("HUB_AUTO_ACK_SECONDS", HUB_HEARTBEAT_SECONDS + HUB_PING_TIMEOUT_SECONDS + 5)
+HUB_WINDOW = int(env_number("HUB_WINDOW", 1000))
+HUB_LOOK_SECONDS = env_number("HUB_LOOK_SECONDS", 1.0)  # how often a process looks for what no hint told it
+HUB_LEASE_SECONDS = env_number("HUB_LEASE_SECONDS", 30)  # a silent process's presence ends after this
+HUB_STALL_SECONDS = env_number("HUB_STALL_SECONDS", 60)  # a socket that takes nothing for this long is closed (4408)
+HUB_ACK_GRACE_SECONDS = env_number("HUB_ACK_GRACE_SECONDS", 30)
+HUB_CLOSE_SECONDS = env_number("HUB_CLOSE_SECONDS", 5)  # how long a stopping process waits for its sockets
+HUB_DROP_HINTS = env_number("HUB_DROP_HINTS", 0)  # a fault for tests: this share of hints is thrown away
+HUB_ROOTS = env_list("HUB_ROOTS")  # the only directories that built-in tools may read
+HUB_KIND_RULES_SECONDS = 5.0

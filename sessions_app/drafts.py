@@ -1,0 +1,67 @@
+"""From what a client wrote to a draft: everything that can be checked without the session's lock."""
+
+from __future__ import annotations
+
+from sessions_app.append import Draft
+from sessions_app.models import KindRule
+from sessions_app.protocol.bodies import MessageBody, check_addressees, check_client_message_id, check_content
+from sessions_app.protocol.classify import DEFAULT_RULES, Classifier, Rule
+from sessions_app.protocol.errors import Forbidden, Invalid
+from sessions_app.protocol.ids import message_key
+
+
+class Kinds:
+    """The classifier in force: rows of the admin first, then the built-in rules. Looked at again every few seconds."""
+
+    def __init__(self) -> None:
+        self._classifier = Classifier(DEFAULT_RULES)
+        self._rows: list[tuple[str, str, str]] = []
+
+    def refresh(self) -> None:
+        """Read the rules from the database; called from a thread that may."""
+        rows = list(KindRule.objects.filter(is_active=True).values_list("name", "kind", "pattern"))
+        if rows != self._rows:
+            own = [Rule(name, kind, pattern) for name, kind, pattern in rows]  # type: ignore[arg-type]
+            self._classifier = Classifier([*own, *DEFAULT_RULES])
+            self._rows = rows
+
+    @property
+    def classifier(self) -> Classifier:
+        return self._classifier
+
+
+kinds = Kinds()
+
+
+def draft_message(body: MessageBody, session_pk: int, agent_pk: int, agent_id: str) -> Draft:
+    """Check `body` as a message of `agent_id`; raises `Invalid`, `TooLarge`, `Forbidden`."""
+    author = body.from_ or body.from_agent
+    if author is not None and author != agent_id:
+        raise Forbidden("from is you; to send as another agent use its key.", field="from")
+    content = check_content(body)
+    reply_to = None
+    if body.reply_to is not None and (reply_to := message_key(body.reply_to)) is None:
+        raise Invalid("There is no such message for you in this session.", field="reply_to")
+    refs = []
+    for text in body.context_refs or ():
+        if (key := message_key(text)) is None:
+            raise Invalid("There is no such message for you in this session.", field="context_refs")
+        refs.append(key)
+    if body.timeout is not None and body.timeout < 0:
+        raise Invalid("timeout is in seconds, not below 0.", field="timeout")
+    decided = kinds.classifier.decide(content.text, body.requires_execution)
+    return Draft(
+        session_pk=session_pk,
+        sender_pk=agent_pk,
+        content=content.text,
+        kind=decided.kind,
+        parts=content.parts,
+        to=check_addressees(body.to),
+        reply_to=reply_to,
+        client_message_id=check_client_message_id(body.client_message_id),
+        requires_execution=body.requires_execution,
+        metadata=content.metadata,
+        classified_by=decided.classified_by if decided.classified_by != "default" else None,
+        wants_response=bool(body.wait_for_response),
+        context_refs=refs,
+    )

@@ -1,0 +1,36 @@
+"""The calls upwards: short visible lists of dotted names in settings, resolved once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+
+@cache
+def _resolved(setting: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(import_string(name) for name in getattr(settings, setting))
+
+
+def append_hooks() -> tuple[Callable[..., Any], ...]:
+    """`hook(entry: append.Entry) -> None`, called inside the append transaction for each message that may ask for work."""
+    return _resolved("APPEND_HOOKS")
+
+
+def close_hooks() -> tuple[Callable[..., Any], ...]:
+    """`hook(session_pk, changes) -> None`, called inside the closing transaction, before the state moves."""
+    return _resolved("CLOSE_HOOKS")
+
+
+def status_hooks() -> tuple[Callable[..., Any], ...]:
+    """`hook(session_pk, language) -> str`: sentences that a status query's answer adds; `language` is `zh` or `en`."""
+    return _resolved("STATUS_HOOKS")
+
+
+@cache
+def frame_handlers() -> dict[str, Callable[..., Any]]:
+    """`{frame type: handler}` for client frames that a layer above answers."""
+    return {kind: import_string(name) for kind, name in settings.FRAME_HANDLERS.items()}

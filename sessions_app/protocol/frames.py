@@ -1,0 +1,114 @@
+"""Frames of the WebSocket, in both directions, as tagged structs. A client ignores types that it does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from sessions_app.protocol.bodies import MessageBody
+
+
+class ClientFrame(Struct, kw_only=True, tag_field="type"):
+    """Any client frame: `id` is echoed in the answer, `session_id` is needed on the agent socket."""
+
+    id: str | int | None = None
+    session_id: str | None = None
+
+
+class SendMessage(MessageBody, kw_only=True, tag_field="type", tag="message"):
+    id: str | int | None = None
+    session_id: str | None = None
+
+
+class Ack(ClientFrame, kw_only=True, tag="ack"):
+    sequence: int
+
+
+class SendChunk(ClientFrame, kw_only=True, tag="chunk"):
+    stream_id: str
+    text: str
+
+
+class PatchContext(ClientFrame, kw_only=True, tag="context"):
+    patch: dict[str, Any]
+
+
+class Close(ClientFrame, kw_only=True, tag="close"):
+    reason: str | None = None
+
+
+class Replay(ClientFrame, kw_only=True, tag="replay"):
+    after: int | None = None
+
+
+class Ping(ClientFrame, kw_only=True, tag="ping"):
+    pass
+
+
+class TraceAccept(ClientFrame, kw_only=True, tag="trace.accept"):
+    trace_id: str
+    attempt: int
+
+
+class TraceEvent(ClientFrame, kw_only=True, tag="trace.event"):
+    trace_id: str
+    attempt: int
+    event: dict[str, Any] | None = None
+
+
+class TraceComplete(ClientFrame, kw_only=True, tag="trace.complete"):
+    trace_id: str
+    attempt: int
+    summary: str = ""
+    parts: Raw | None = None
+    context_patch: dict[str, Any] | None = None
+
+
+class TraceFail(ClientFrame, kw_only=True, tag="trace.fail"):
+    trace_id: str
+    attempt: int
+    code: str = "failed"
+    message: str = ""
+
+
+TraceFrame = TraceAccept | TraceEvent | TraceComplete | TraceFail
+AnyClientFrame = SendMessage | Ack | SendChunk | PatchContext | Close | Replay | Ping | TraceFrame
+
+client_frames = msgspec.json.Decoder(AnyClientFrame)
+frame_list = msgspec.json.Decoder(list[Raw])
+
+
+class Message(Struct, kw_only=True):
+    """A stored message as every door shows it; JSON columns travel as the text that they are."""
+
+    message_id: str
+    session_id: str
+    sequence: int
+    round: int
+    from_: str = msgspec.field(name="from")
+    to: Raw | None
+    kind: str
+    content: str
+    parts: Raw
+    reply_to: str | None
+    trace_id: str | None
+    client_message_id: str | None
+    metadata: Raw
+    timestamp: str
+
+
+def as_frame(body: str) -> str:
+    """The `message` frame around an encoded message."""
+    return '{"type":"message",' + body[1:]
+
+
+def as_replayed(frame: str) -> str:
+    """The same frame, marked as replayed."""
+    return frame[:-1] + ',"replayed":true}'
+
+
+def encode(type_: str, **fields: Any) -> str:
+    """A server frame as JSON text."""
+    return msgspec.json.encode({"type": type_, **fields}).decode()

@@ -1,0 +1,1 @@
+"""What can be done to sessions and agents: verbs, keyword-only, one unit of work each; every door calls these."""

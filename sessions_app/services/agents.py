@@ -1,0 +1,104 @@
+"""Registering agents and what they say of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from msgspec import UNSET
+
+from sessions_app.keys import revoke_keys
+from sessions_app.models import Agent, ApiKey
+from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, AgentBody, AgentPatch, check_choice
+from sessions_app.protocol.errors import Conflict, Forbidden, Invalid
+from sessions_app.protocol.ids import is_agent_id
+from sessions_app.protocol.jsontext import dumps
+
+TEXT_CHARACTERS = 10_000
+JSON_BYTES = 64 * 1024
+
+
+def register_agent(*, body: AgentBody) -> Agent:
+    """Make an agent; raises `Invalid` for a name that may not be one, `Conflict` for one that is taken."""
+    if not is_agent_id(body.agent_id):
+        raise Invalid(
+            "agent_id is 1 to 64 of a-z 0-9 . _ -, starts with a letter or digit, and is not reserved.",
+            field="agent_id",
+        )
+    agent = Agent(agent_id=body.agent_id, kind=_line(body.kind or Agent.AGENT, "kind", 16))
+    agent.name = _line(body.name or "", "name", 200)
+    agent.description = _text(body.description or "", "description")
+    agent.skills = _json(body.skills or [], "skills")
+    agent.accepts = check_accepts(body.accepts)
+    agent.executor = _executor(body.executor)
+    agent.executor_config = _json(body.executor_config or {}, "executor_config")
+    agent.context_strategy = check_choice(body.context_strategy, CONTEXT_STRATEGIES, "context_strategy")
+    try:
+        with transaction.atomic():
+            agent.save(force_insert=True)
+    except IntegrityError:
+        raise Conflict("There is an agent of this name.", field="agent_id") from None
+    return agent
+
+
+def update_agent(*, agent: Agent, patch: AgentPatch, is_operator: bool) -> Agent:
+    """Change a card. An agent may say of itself who it is; what the hub runs for it is an operator's to set."""
+    if not is_operator:
+        if isinstance(patch.executor, str) and patch.executor != "delegate":
+            raise Forbidden("Only an operator may set an executor; you may set delegate or null.", field="executor")
+        for name in ("executor_config", "context_strategy", "is_active"):
+            if getattr(patch, name) is not UNSET:
+                raise Forbidden("Only an operator may set this.", field=name)
+    if isinstance(patch.name, str):
+        agent.name = _line(patch.name, "name", 200)
+    if isinstance(patch.description, str):
+        agent.description = _text(patch.description, "description")
+    if isinstance(patch.skills, list):
+        agent.skills = _json(patch.skills, "skills")
+    if isinstance(patch.accepts, list | str):
+        agent.accepts = check_accepts(patch.accepts)
+    if patch.executor is None or isinstance(patch.executor, str):
+        agent.executor = _executor(patch.executor)
+    if isinstance(patch.executor_config, dict):
+        agent.executor_config = _json(patch.executor_config, "executor_config")
+    if patch.context_strategy is None or isinstance(patch.context_strategy, str):
+        agent.context_strategy = check_choice(patch.context_strategy, CONTEXT_STRATEGIES, "context_strategy")
+    if isinstance(patch.is_active, bool):
+        agent.is_active = patch.is_active
+    agent.save()
+    if patch.is_active is False:
+        revoke_keys(list(ApiKey.objects.filter(agent=agent, revoked_at=None)))
+    return agent
+
+
+def check_accepts(value: list[str] | str | None) -> list[str] | None:
+    """`"anyone"` (stored as null) or a list of agent ids."""
+    if value is None or value == "anyone":
+        return None
+    if isinstance(value, str) or len(value) > 1000 or not all(0 < len(name) <= 64 and name.isascii() for name in value):
+        raise Invalid('accepts is "anyone" or a list of agent ids.', field="accepts")
+    return list(dict.fromkeys(value))
+
+
+def _executor(value: str | None) -> str | None:
+    if value is not None and (not value or len(value) > 200 or not value.isprintable()):
+        raise Invalid("executor is the name of one.", field="executor")
+    return value
+
+
+def _line(value: str, field: str, length: int) -> str:
+    if len(value) > length or not (value.isprintable() or value == ""):
+        raise Invalid(f"{field} is one line of {length} characters at the most.", field=field)
+    return value
+
+
+def _text(value: str, field: str) -> str:
+    if len(value) > TEXT_CHARACTERS:
+        raise Invalid(f"{field} holds {TEXT_CHARACTERS} characters at the most.", field=field)
+    return value
+
+
+def _json(value: Any, field: str) -> Any:
+    if len(dumps(value)) > JSON_BYTES:
+        raise Invalid(f"{field} holds {JSON_BYTES} bytes at the most.", field=field)
+    return value

@@ -1,0 +1,10 @@
+from django.apps import AppConfig
+
+
+class TracesConfig(AppConfig):
+    """The execution layer."""
+
+    name = "traces_app"
+    label = "traces_app"
+    verbose_name = "Traces"
+    default_auto_field = "django.db.models.BigAutoField"
