@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
-PIP    := $(PY) -m pip install --quiet --disable-pip-version-check --no-input
+PIP    := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 
 # Variables of `make run`, `make demo`, `make test` and `make bench`.
 DIR    ?=
