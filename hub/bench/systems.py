@@ -167,6 +167,7 @@ def _settings(system: System, directory: Path, backlog: int) -> dict[str, str]:
         return {"BENCH_DATABASE": str(directory / "chat.sqlite3"), "BENCH_BACKLOG": str(backlog)}
     return {
         "DATABASE_URL": f"sqlite:///{directory / 'hub.sqlite3'}",
+        "HUB_DATA_DIR": str(directory),
         "HUB_RATE_MESSAGES": "0",
         "HUB_RATE_SESSIONS": "0",
     }
