@@ -1,0 +1,418 @@
+"""`A2ASessionClient`: an agent's side of its sessions. Handlers in, messages out; the rest is kept from you."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from hub.client.asks import Ask
+from hub.client.background import Background, run_until_signal
+from hub.client.calls import Calls
+from hub.client.dispatch import ErrorHandler, MessageHandler, SessionHandler, handling
+from hub.client.engine import ConnectionHandler, Engine
+from hub.client.errors import ClientClosed
+from hub.client.frames import Chunk, Message, Session, read
+from hub.client.iterators import EventStream
+from hub.client.journal import Journal
+from hub.client.rest import segment
+from hub.client.sending import Sent
+from hub.client.streaming import ReplyStream, chunks_then_answer
+from hub.client.tracework import TraceHandler
+
+log = logging.getLogger("hub.client")
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+class A2ASessionClient(Calls):
+    """An agent at a hub.
+
+        client = A2ASessionClient("https://hub.example.org", "cloud-agent-123", "ak_…")
+
+        @client.on_message
+        async def handle(message):
+            await client.send_message(message["session_id"], "…")
+
+    One socket carries all sessions of the agent; it opens by itself when it is needed and stays open until `close()`.
+    A message is acknowledged after all handlers have returned; one that raises is reported and delivered again.
+
+    state: a file for the cursor and the messages still to be sent, so that a crash loses and doubles nothing.
+    queue: messages held per session and messages on their way; beyond, senders wait and sessions are read later.
+    parallel: sessions whose handlers run at the same time (within one session they run in order).
+    max_attempts: give a message up after so many failures of its handler (never, by default).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        agent_id: str,
+        api_key: str,
+        *,
+        state: str | os.PathLike[str] | None = None,
+        queue: int = 1000,
+        parallel: int = 64,
+        parallel_traces: int = 4,
+        max_attempts: int | None = None,
+        timeout: float = 30.0,
+        retry_for: float = 60.0,
+        send_timeout: float | None = 60.0,
+        close_grace: float = 5.0,
+    ) -> None:
+        super().__init__(base_url, agent_id, api_key, timeout=timeout, retry_for=retry_for)
+        self.send_timeout = send_timeout
+        self.close_grace = close_grace
+        self._engine = Engine(
+            self.address,
+            agent_id,
+            api_key,
+            self.rest,
+            journal=Journal(state) if state is not None else None,
+            queue=queue,
+            parallel=parallel,
+            parallel_traces=parallel_traces,
+            max_attempts=max_attempts,
+        )
+        self._starting: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._background = Background(self)
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Open the agent's socket (in the background: this does not wait for the hub). Called for you when needed."""
+        self._closed = False
+        await self._ensure()
+
+    async def connect(self, timeout: float | None = 30.0) -> None:
+        """Start, and wait until the hub has welcomed us; raises what makes that impossible."""
+        await self.start()
+        async with asyncio.timeout(timeout):
+            await self._engine.connected()
+
+    async def close(self) -> None:
+        """Let running handlers end (for `close_grace` seconds), acknowledge what they did, say good-bye.
+
+        Called from a handler it happens right after that handler has returned.
+        """
+        if handling.get() is not None and self._loop is asyncio.get_running_loop():
+            handling_done = asyncio.get_running_loop().create_task(self._close_outside())
+            self._engine.keep(handling_done)
+            return
+        await self._close()
+
+    async def _close_outside(self) -> None:
+        handling.set(None)
+        await self._close()
+
+    async def _close(self) -> None:
+        self._closed = True
+        await self._background.stop()
+        await self.release()
+        await self.rest.aclose()
+
+    async def release(self) -> None:
+        """Stop in this loop without closing the client: another loop is about to take it over."""
+        if self._starting is not None and self._loop is asyncio.get_running_loop():
+            with contextlib.suppress(Exception):
+                await self._starting
+            await self._engine.stop(self.close_grace)
+            self._starting = None
+            await self.rest.aclose()
+
+    async def run_forever(self) -> None:
+        """Start and stay until `close()`; raises the error that made going on pointless (a revoked key)."""
+        await self.start()
+        await self._engine.over()
+
+    def run(self) -> None:
+        """`run_forever` for a program that is nothing but this agent; ends cleanly on SIGINT and SIGTERM."""
+        run_until_signal(self)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def connected(self) -> bool:
+        return self._engine.socket_open
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the connection for good, or None."""
+        return self._engine.error
+
+    async def _ensure(self) -> None:
+        if self._closed:
+            raise ClientClosed("this client was closed")
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop or self._starting is None:
+            if not self._background.is_mine():
+                await self._background.stop()
+            self._begin(loop)
+        assert self._starting is not None
+        await asyncio.shield(self._starting)
+        if self._engine.error is not None:
+            raise self._engine.error
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._starting = loop.create_task(self._engine.start(), name="hub client start")
+
+    def _autostart(self) -> None:
+        """A handler was registered: it wants messages, so the socket opens; in a thread of its own if no loop runs yet."""
+        if self._closed:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._background.start()
+            return
+        if self._loop is loop and self._starting is not None:
+            self._engine.poke()
+        elif not self._background.running:
+            self._begin(loop)
+
+    # --- handlers ---
+
+    def on_message(self, handler: H) -> H:
+        """Decorator: `handler(message)` for each message of others, once, in order within a session."""
+        message_handler: MessageHandler = handler
+        self._engine.dispatcher.message_handlers.append(message_handler)
+        self._autostart()
+        return handler
+
+    def on_new_session(self, handler: H) -> H:
+        """Decorator: `handler(session_id, initial_message)` for each session that others begin with us.
+
+        That first message is then not given to `on_message`. It is "" when the session begins without one.
+        """
+        session_handler: SessionHandler = handler
+        self._engine.dispatcher.session_handlers.append(session_handler)
+        self._autostart()
+        return handler
+
+    def on_error(self, handler: H) -> H:
+        """Decorator: `handler(error, message, attempt)` when a handler has raised; the message is delivered again."""
+        error_handler: ErrorHandler = handler
+        self._engine.dispatcher.error_handlers.append(error_handler)
+        return handler
+
+    def on_connection(self, handler: H) -> H:
+        """Decorator: `handler(state, error)`; state is `connected`, `disconnected` or `stopped`."""
+        connection_handler: ConnectionHandler = handler
+        self._engine.connection_handlers.append(connection_handler)
+        return handler
+
+    def run_traces(self, handler: H) -> H:
+        """Decorator: `handler(run)` does work that the hub delegates to this agent; what it returns is the result."""
+        trace_handler: TraceHandler = handler
+        self._engine.take_traces(trace_handler)
+        self._autostart()
+        return handler
+
+    def events(self, session_id: str | None = None) -> EventStream:
+        """`async for event in client.events()`: messages, new sessions, turns, presence, chunks, as typed frames.
+
+        A message counts as handled when the next event is asked for.
+        """
+        stream = EventStream(session_id, leave=self._engine.dispatcher.streams.remove)
+        self._engine.dispatcher.streams.append(stream)
+        self._autostart()
+        return stream
+
+    def once(self, message: Message) -> contextlib.AbstractAsyncContextManager[sqlite3.Connection]:
+        """A transaction in the state file that also moves the cursor behind `message`: effects exactly once.
+
+        async with client.once(message) as db:
+            db.execute("INSERT INTO …")
+        """
+        return self._engine.once(message)
+
+    # --- talking ---
+
+    async def create_session(
+        self,
+        other_agent: str | None = None,
+        initial_message: str | dict[str, Any] | None = None,
+        *,
+        participants: Iterable[str] | None = None,
+        title: str | None = None,
+        context: dict[str, Any] | None = None,
+        timeout_seconds: int | object | None = ...,
+        busy_policy: str | None = None,
+        context_strategy: str | None = None,
+    ) -> str:
+        """Begin a session with one agent or several; returns its id. The agent's socket opens by itself."""
+        await self._ensure()
+        others = list(participants or ()) if other_agent is None else [other_agent, *(participants or ())]
+        body: dict[str, Any] = {"participants": list(dict.fromkeys([self.agent_id, *others]))}
+        options = {
+            "initial_message": initial_message,
+            "title": title,
+            "context": context,
+            "busy_policy": busy_policy,
+            "context_strategy": context_strategy,
+        }
+        body.update({name: value for name, value in options.items() if value is not None})
+        if timeout_seconds is not ...:
+            body["timeout_seconds"] = timeout_seconds
+        session = read(Session, await self.rest.post("sessions", body))
+        first = 1 if initial_message is not None else 0
+        self._engine.dispatcher.inbox(session.session_id).start_at(first)
+        return session.session_id
+
+    async def send_message(
+        self,
+        session_id: str,
+        content: str | None = None,
+        *,
+        parts: Sequence[dict[str, Any]] | None = None,
+        to: str | Sequence[str] | None = None,
+        reply_to: str | None = None,
+        requires_execution: bool | None = None,
+        wait_for_response: bool | None = None,
+        context_refs: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        client_message_id: str | None = None,
+        timeout: float | object | None = ...,
+    ) -> Sent:
+        """Send, and return when the hub has stored it: by the socket, or by HTTP with the same id while there is none.
+
+        wait_for_response only marks the others as owing an answer; `ask` waits for it. A final refusal is raised as the
+        `HubError` it is; no ack in `timeout` seconds is a `SendTimeout`.
+        """
+        await self._ensure()
+        body: dict[str, Any] = {}
+        options: dict[str, Any] = {
+            "content": content,
+            "parts": list(parts) if parts is not None else None,
+            "to": [to] if isinstance(to, str) else list(to) if to is not None else None,
+            "reply_to": reply_to,
+            "requires_execution": requires_execution,
+            "wait_for_response": wait_for_response,
+            "context_refs": list(context_refs) if context_refs is not None else None,
+            "metadata": metadata,
+        }
+        body.update({name: value for name, value in options.items() if value is not None})
+        now = handling.get()
+        if client_message_id is None and now is not None:
+            client_message_id = now.next_id(session_id, body)
+        seconds = self.send_timeout if timeout is ... else timeout
+        return await self._engine.sender.send(
+            session_id,
+            body,
+            client_message_id=client_message_id,
+            timeout=seconds,  # type: ignore[arg-type]
+        )
+
+    async def reply(self, message: Message, content: str | None = None, **options: Any) -> Sent:
+        """Answer a message: into its session, with `reply_to`."""
+        return await self.send_message(message.session_id, content, reply_to=message.message_id, **options)
+
+    async def ask(
+        self,
+        session_id: str,
+        content: str | None = None,
+        *,
+        timeout: float | None = 300.0,
+        to: str | Sequence[str] | None = None,
+        **options: Any,
+    ) -> Message:
+        """Send and wait for the answer, which is then not given to `on_message`. `TimeoutError` when none came in time."""
+        async with asyncio.timeout(timeout), self._asking(session_id, to) as ask:
+            await self._send_ask(ask, content, to, options)
+            return await self._engine.answer(ask)
+
+    async def stream(
+        self,
+        session_id: str,
+        content: str | None = None,
+        *,
+        timeout: float | None = 300.0,
+        to: str | Sequence[str] | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Chunk | Message]:
+        """Send, then yield the answer's chunks as they are written, then the answer: the last one, and the whole truth."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        async with self._asking(session_id, to) as ask:
+            ask.streaming = True
+            async with asyncio.timeout(timeout):
+                await self._send_ask(ask, content, to, options)
+            answer = asyncio.create_task(self._engine.answer(ask))
+            try:
+                async for piece in chunks_then_answer(ask, answer, deadline):
+                    yield piece
+            finally:
+                answer.cancel()
+                await asyncio.gather(answer, return_exceptions=True)
+
+    def reply_stream(
+        self, message: Message | str, *, to: str | Sequence[str] | None = None, **options: Any
+    ) -> ReplyStream:
+        """Write an answer piece by piece: `async with client.reply_stream(message) as out: await out.write("…")`."""
+        return ReplyStream(self, message, {"to": to, **options})
+
+    @contextlib.asynccontextmanager
+    async def _asking(self, session_id: str, to: str | Sequence[str] | None) -> AsyncIterator[Ask]:
+        await self._ensure()
+        addressed = [to] if isinstance(to, str) else list(to) if to else None
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        ask = Ask(session_id, f"ask-{secrets.token_hex(12)}", addressed, future)
+        self._engine.asks.open(ask)
+        try:
+            yield ask
+        finally:
+            self._engine.asks.close(ask)
+
+    async def _send_ask(
+        self, ask: Ask, content: str | None, to: str | Sequence[str] | None, options: dict[str, Any]
+    ) -> None:
+        sent = await self.send_message(ask.session_id, content, to=to, wait_for_response=True, timeout=None, **options)
+        self._engine.asked(ask, sent.message_id, sent.sequence, sent.kind, sent.trace_id)
+
+    def send_chunk(self, session_id: str, stream_id: str, text: str) -> None:
+        """Show a piece of text that is being written; best effort, dropped while there is no connection."""
+        self._engine.post({"type": "chunk", "session_id": session_id, "stream_id": stream_id, "text": text})
+
+    # --- the end of a session ---
+
+    async def wait_for_completion(self, session_id: str, timeout: float | None = None) -> Session:
+        """Wait until the session has ended (completed or timed out) and its messages were handled; the ended session."""
+        await self._ensure()
+        async with asyncio.timeout(timeout):
+            session = await self._engine.ended(session_id)
+            now = handling.get()
+            if now is None or now.session_id != session_id:
+                await self._engine.handled(session)
+            return session
+
+    async def close_session(self, session_id: str, reason: str | None = None) -> Session:
+        """End the session, after what we have sent into it has arrived. Ending an ended one changes nothing."""
+        if self._starting is not None and self._loop is asyncio.get_running_loop():
+            with contextlib.suppress(TimeoutError):
+                await self._engine.sender.flush(session_id, timeout=self.send_timeout)
+        body = {} if reason is None else {"reason": reason}
+        session = read(Session, await self.rest.post(f"sessions/{segment(session_id)}/close", body))
+        self._engine.session_ended(session_id)
+        return session
+
+    async def attach(self, session_id: str) -> None:
+        """Open this session's own socket beside the agent's: each message is still handled once."""
+        await self._ensure()
+        self._engine.attach(session_id)
+
+    async def detach(self, session_id: str) -> None:
+        await self._engine.detach(session_id)
