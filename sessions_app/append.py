@@ -294,7 +294,7 @@ class _Batch:
 
     def _answer_status(self, query: Draft, ledger: Ledger) -> None:
         """The hub answers from its rows, in the same transaction, so that the answer follows the question."""
-        text = status_answer(query.content, query.session_pk, ledger.turn)
+        text = status_answer(query.content, message_id(query.key), query.session_pk, ledger.turn)
         answer = Draft(query.session_pk, hub_agent_key(), text, kind="system", reply_to=query.key)
         self._number(answer, HUB, ledger)
 

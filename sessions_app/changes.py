@@ -28,6 +28,7 @@ class Committed(Struct):
     reply_to: int | None = None
     trace_id: str | None = None
     stream_id: str | None = None
+    timestamp: str = ""
     frame_text: str | None = None
 
     @property

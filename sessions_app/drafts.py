@@ -61,7 +61,7 @@ def draft_message(body: MessageBody, session_pk: int, agent_pk: int, agent_id: s
         client_message_id=check_client_message_id(body.client_message_id),
         requires_execution=body.requires_execution,
         metadata=content.metadata,
-        classified_by=decided.classified_by if decided.classified_by != "default" else None,
+        classified_by=decided.classified_by if decided.kind != "chat" or body.requires_execution is not None else None,
         wants_response=bool(body.wait_for_response),
         context_refs=refs,
     )

@@ -123,7 +123,7 @@ def find_duplicates(cursor: CursorWrapper, wanted: Sequence[tuple[int, int, str]
 
 def insert_messages(cursor: CursorWrapper, rows: Sequence[MessageRow]) -> None:
     names = ",".join(f'"{name}"' for name in MESSAGE_COLUMNS)
-    stored = [row[:-1] + (column_time(row.created_at),) for row in rows]
+    stored = [(*row[:-1], column_time(row.created_at)) for row in rows]
     if on_postgres() and len(stored) > 3:
         arrays = ",".join(f"%s::{kind}[]" for kind in _MESSAGE_TYPES.split())
         cursor.execute(
@@ -302,7 +302,9 @@ def encode_message(
         timestamp=timestamp,
     )
     body = dumps(message)
-    return Committed(key, session_pk, sequence, sender, kind, body, reply_to, trace_id, stream_id_of(metadata))
+    return Committed(
+        key, session_pk, sequence, sender, kind, body, reply_to, trace_id, stream_id_of(metadata), timestamp
+    )
 
 
 def _metadata(metadata: str | None, classified_by: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from sessions_app.hooks import status_hooks
 from sessions_app.turn import Turn
@@ -17,9 +18,11 @@ _STATUS_ZH = {
 }
 
 
-def status_answer(question: str, session_pk: int, turn: Turn) -> str:
-    """State, turn, who owes an answer, and what the layers above add (running work)."""
+def status_answer(question: str, question_id: str, session_pk: int, turn: Turn) -> str:
+    """State, turn, who owes an answer (to anything but this question), and what the layers above add (running work)."""
     language = "zh" if _CHINESE.search(question) else "en"
+    turn = replace(turn, open_questions=[q for q in turn.open_questions if q.message != question_id])
+    turn.settle()
     waiting = turn.waiting_for
     if language == "zh":
         lines = [

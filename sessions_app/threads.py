@@ -190,7 +190,7 @@ def _refusal(error: Exception, stored: bool | str) -> HubError:
     if is_outage(error) or stored == "unknown":
         log.warning("the database could not commit: %r", error)
         return Unavailable(stored=stored)
-    log.exception("a message could not be stored", exc_info=error)
+    log.error("a message could not be stored", exc_info=error)
     return Internal()
 
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 from sessions_app import sql, states
 from sessions_app.append import Stored, append
 from sessions_app.changes import Changes, SessionState, unit_of_work
-from sessions_app.db import utc_now, wire_time
+from sessions_app.db import utc_now
 from sessions_app.drafts import draft_message
 from sessions_app.hooks import close_hooks
 from sessions_app.members import members_of
@@ -309,9 +309,3 @@ def touch(session_pk: int) -> None:
     Session.objects.filter(pk=session_pk).update(last_activity=now, changed_at=now)
 
 
-def session_times(session: Session) -> dict[str, str | None]:
-    return {
-        "created_at": wire_time(session.created_at),
-        "last_activity": wire_time(session.last_activity),
-        "closed_at": wire_time(session.closed_at),
-    }

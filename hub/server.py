@@ -1,0 +1,97 @@
+"""Daphne as we run it: sends wait for a slow reader, and a stop says goodbye to the sockets first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import Any
+
+from daphne.server import Server
+from django.conf import settings
+from twisted.internet import defer
+
+from sessions_app.realtime.runtime import stop_runtime
+
+log = logging.getLogger("hub.server")
+
+
+class WriteGate:
+    """A Twisted push producer that turns the transport's "stop" and "go on" into something a coroutine can await."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.open.set()
+
+    def pauseProducing(self) -> None:
+        self.open.clear()
+
+    def resumeProducing(self) -> None:
+        self.open.set()
+
+    def stopProducing(self) -> None:
+        self.open.set()
+
+
+class HubServer(Server):  # type: ignore[misc]
+    """Stock Daphne hands every send to the transport at once, so that one stalled reader grows without bound.
+
+    Here a send returns when the transport has drained below its mark (64 KiB), which holds back exactly that reader's pump.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        if settings.HUB_HEARTBEAT_SECONDS:
+            options["ping_interval"] = settings.HUB_HEARTBEAT_SECONDS
+            options["ping_timeout"] = settings.HUB_PING_TIMEOUT_SECONDS
+        super().__init__(*arguments, **options)
+        self._gates: dict[Any, WriteGate] = {}
+
+    def kill_all_applications(self) -> defer.Deferred[None]:
+        """Before Daphne cancels its applications at shutdown, have them end by themselves."""
+        loop = asyncio.get_event_loop()
+        goodbye = defer.Deferred.fromFuture(asyncio.ensure_future(stop_runtime(), loop=loop))
+        goodbye.addErrback(lambda failure: log.error("the runtime did not stop cleanly: %s", failure))
+        goodbye.addCallback(lambda _: self._cancel_the_rest())
+        return goodbye
+
+    def _cancel_the_rest(self) -> Any:
+        for protocol, details in list(self.connections.items()):
+            if "application_instance" not in details:  # stock Daphne looks it up unasked
+                del self.connections[protocol]
+        return super().kill_all_applications()
+
+    async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
+        await super().handle_reply(protocol, message)
+        kind = message["type"]
+        if kind == "websocket.send" or (kind == "http.response.body" and message.get("more_body")):
+            gate = self._gates.get(protocol)
+            if gate is None:
+                gate = self._gates[protocol] = self._attach(protocol)
+            if not gate.open.is_set():
+                await gate.open.wait()
+
+    def _attach(self, protocol: Any) -> WriteGate:
+        gate = WriteGate()
+        transport = getattr(protocol, "transport", None)
+        if transport is None or protocol not in self.connections:
+            return gate
+        if protocol.application_type == "websocket":
+            # The HTTP channel that took the upgrade is still registered there, and nobody feeds it any more.
+            transport.unregisterProducer()
+            transport.registerProducer(gate, True)
+        else:
+            protocol.registerProducer(gate, True)
+        return gate
+
+    def protocol_disconnected(self, protocol: Any) -> None:
+        super().protocol_disconnected(protocol)
+        gate = self._gates.pop(protocol, None)
+        if gate is not None:
+            gate.open.set()
+
+
+def adopt_daphne() -> None:
+    """Where the `daphne` command is running us, have it use our server (it reads this class after importing us)."""
+    cli = sys.modules.get("daphne.cli")
+    if cli is not None:
+        cli.CommandLineInterface.server_class = HubServer

@@ -1,0 +1,428 @@
+"""What one serving process owns: its threads, its subscribers, its tickers. Started on first use, stopped explicitly.
+
+Daphne sends no lifespan events, so there is no other moment to start at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from django.conf import settings
+
+from sessions_app.append import Draft, Outcome, Stored
+from sessions_app.changes import Changes, Committed, PresenceChanged, SessionChange, add_publisher, remove_publisher
+from sessions_app.cursors import CursorMove, CursorNow
+from sessions_app.db import column_time, utc_now, wire_time
+from sessions_app.drafts import kinds
+from sessions_app.keys import Principal, bad_keys, bearer, forget_key, remembered, verify_key
+from sessions_app.protocol.errors import HubError, Unavailable
+from sessions_app.protocol.frames import encode
+from sessions_app.rates import Rates
+from sessions_app.realtime import places, presence
+from sessions_app.realtime.feed import Feed
+from sessions_app.realtime.hints import Doorbell, LayerHints
+from sessions_app.realtime.registry import Registry
+from sessions_app.realtime.subscriber import STOPPING, TOO_SLOW, UNAUTHENTICATED, Subscriber
+from sessions_app.responses import find_response
+from sessions_app.services.sessions import expire_sessions
+from sessions_app.threads import Readers, Writer
+
+log = logging.getLogger("hub.runtime")
+T = TypeVar("T")
+
+MAX_BACKLOG = 50_000
+LOOK_LIMIT = 5_000
+OVERLAP_SECONDS = 5.0  # clocks of processes differ, and a commit comes later than the moment its row names
+
+
+class Answer:
+    """What a wait brought: `answered` with the response, `pending`, or `ended` when the session is over without one."""
+
+    def __init__(self, status: str, response: Committed | None = None) -> None:
+        self.status = status
+        self.response = response
+
+
+class Runtime:
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.registry = Registry()
+        self.readers = Readers()
+        self.writer = Writer(self.loop, self._committed)
+        self.hints = LayerHints(self._heard, self._heard_frame)
+        self.doorbell = Doorbell(self._ring) if Doorbell.fits() else None
+        self.rates_messages = Rates(settings.HUB_RATE_MESSAGES, settings.HUB_BURST_MESSAGES)
+        self.rates_sessions = Rates(settings.HUB_RATE_SESSIONS, settings.HUB_BURST_SESSIONS)
+        self.rates_requests = Rates(settings.HUB_RATE_REQUESTS, settings.HUB_BURST_REQUESTS)
+        self.stopping = False
+        self.ready = asyncio.Event()
+        self._look_now = asyncio.Event()
+        self._looked_until = utc_now() - timedelta(seconds=OVERLAP_SECONDS)
+        self._process_pk: int | None = None
+        self._present: dict[int, bool] = {}
+        self._written: dict[Feed, Subscriber] = {}
+        self._marks: dict[Feed, list[tuple[float, int]]] = {}
+        self._chunk_numbers: dict[tuple[str, str], int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._starting: asyncio.Task[None] | None = None
+
+    # Starting and stopping
+
+    def start(self) -> None:
+        # Two threads share one interpreter lock all day long: at the default of 5 ms each hand-over would cost that much.
+        sys.setswitchinterval(0.0005)
+        self.writer.start()
+        if self.doorbell is not None:
+            self.doorbell.start()
+        add_publisher(self._published)
+        self._starting = self.loop.create_task(self._start())
+
+    async def _start(self) -> None:
+        await self.hints.start()
+        await self._guarded(self._register)
+        await self._guarded(lambda: self.read(kinds.refresh))
+        self._tasks = [
+            self.loop.create_task(self._every(settings.HUB_LOOK_SECONDS, self._look, self._look_now)),
+            self.loop.create_task(self._every(0.5, self._tick)),
+            self.loop.create_task(self._every(settings.HUB_LEASE_SECONDS / 3, self._renew)),
+            self.loop.create_task(self._every(1.0, self._sweep)),
+            self.loop.create_task(self._every(2.0, self._check_keys)),
+            self.loop.create_task(self._every(settings.HUB_KIND_RULES_SECONDS, lambda: self.read(kinds.refresh))),
+        ]
+        self.ready.set()
+
+    async def _register(self) -> None:
+        self._process_pk = await self.read(presence.register_process)
+
+    async def stop(self) -> None:
+        """Tell the sockets when to come back, close them, write what is queued, and give up the lease."""
+        if self.stopping:
+            return
+        self.stopping = True
+        for subscriber in list(self.registry.subscribers):
+            subscriber.say(encode("closing", retry_after=round(random.uniform(0.5, 3.0), 2)))
+            subscriber.end(STOPPING)
+        try:
+            await asyncio.wait_for(self.registry.empty.wait(), settings.HUB_CLOSE_SECONDS)
+        except TimeoutError:
+            log.info("%d sockets did not close in time", len(self.registry.subscribers))
+        for task in self._tasks:
+            task.cancel()
+        self.writer.stop()
+        await asyncio.to_thread(self.writer.join, 5)
+        if self._process_pk is not None:
+            await self._guarded(lambda: self.read(presence.leave, self._process_pk))
+        await self.hints.stop()
+        if self.doorbell is not None:
+            self.doorbell.stop()
+        remove_publisher(self._published)
+        self.readers.stop()
+
+    async def _every(
+        self, seconds: float, action: Callable[[], Awaitable[Any]], early: asyncio.Event | None = None
+    ) -> None:
+        while True:
+            if early is None:
+                await asyncio.sleep(seconds)
+            else:
+                try:
+                    await asyncio.wait_for(early.wait(), seconds)
+                    early.clear()
+                except TimeoutError:
+                    pass
+            await self._guarded(action)
+
+    async def _guarded(self, action: Callable[[], Awaitable[Any]]) -> None:
+        """Whatever goes wrong in one round of a ticker, the next one comes."""
+        try:
+            await action()
+        except HubError as error:
+            log.warning("skipped a round: %s", error)
+        except Exception:
+            log.exception("a round failed")
+
+    # Database work for the loop
+
+    async def read(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await self.readers.run(function, *arguments)
+
+    async def append(self, draft: Draft) -> Stored:
+        """Have a draft stored; raises its refusal. Cancelling the caller takes nothing back."""
+        future: asyncio.Future[Outcome] = self.loop.create_future()
+        self.submit(draft, lambda outcome: None if future.done() else future.set_result(outcome))
+        outcome = await future
+        if isinstance(outcome, HubError):
+            raise outcome
+        return outcome
+
+    def submit(self, draft: Draft, done: Callable[[Outcome], None]) -> None:
+        """Queue a draft; `done(outcome)` is called on the loop, before anybody is told of the message."""
+        if self.stopping or self.writer.backlog > MAX_BACKLOG:
+            done(Unavailable(stored=False))
+        else:
+            self.writer.append(draft, done)
+
+    async def move_cursor(self, move: CursorMove) -> CursorNow:
+        future: asyncio.Future[CursorNow | HubError] = self.loop.create_future()
+        self.writer.move_cursor(move, lambda now: None if future.done() else future.set_result(now))
+        outcome = await future
+        if isinstance(outcome, HubError):
+            raise outcome
+        return outcome
+
+    async def authenticate(self, header: str | None) -> Principal:
+        """Who this `Authorization` header is; raises `Unauthenticated`."""
+        key = bearer(header)
+        known = remembered(key)
+        return known if known is not None else await self.read(verify_key, key)
+
+    async def wait_response(
+        self, session_pk: int, question_key: int, timeout: float, principal: Principal | None = None
+    ) -> Answer:
+        """Wait up to `timeout` seconds for the response to a message. The rows decide; events only say when to look."""
+        deadline = self.loop.time() + timeout
+        event = self.registry.wait_on(session_pk)
+        looked = 0
+        try:
+            while True:
+                event.clear()
+                response, ended, looked = await self.read(find_response, session_pk, question_key, looked)
+                if response is not None:
+                    return Answer("answered", response)
+                if ended:
+                    return Answer("ended")
+                left = deadline - self.loop.time()
+                if left <= 0 or self.stopping:
+                    return Answer("pending")
+                try:
+                    await asyncio.wait_for(event.wait(), min(left, 2.0))
+                except TimeoutError:
+                    if principal is not None:
+                        gone: set[int] = await self.read(bad_keys, {principal.key_pk})
+                        if gone:
+                            return Answer("pending")
+        finally:
+            self.registry.forget_wait(session_pk, event)
+
+    # What was committed, here and elsewhere
+
+    def _committed(self, changes: Changes) -> None:
+        """On the loop, after a commit of this process."""
+        self._deliver(changes)
+        self.hints.send(changes)
+
+    def _published(self, changes: Changes) -> None:
+        """From any thread of this process that ran a unit of work."""
+        for key_pk in changes.revoked_keys:
+            forget_key(key_pk)
+        try:
+            self.loop.call_soon_threadsafe(self._committed, changes)
+        except RuntimeError:
+            log.info("the loop has ended; other processes will find the rows")
+
+    def _heard(self, changes: Changes) -> None:
+        self._deliver(changes)
+
+    def _deliver(self, changes: Changes) -> None:
+        for change in changes.sessions.values():
+            self.registry.deliver(change)
+        for read in changes.reads:
+            self.registry.read_moved(read.session_pk, read.agent_id, read.cursor)
+        if changes.revoked_keys:
+            for key_pk in changes.revoked_keys:
+                forget_key(key_pk)
+            self._dismiss(set(changes.revoked_keys))
+        if changes.presence:
+            self.loop.create_task(self._guarded(lambda: self._tell_presence(changes.presence)))
+
+    def _dismiss(self, key_pks: set[int]) -> None:
+        for subscriber in self.registry.of_keys(key_pks):
+            subscriber.say(
+                encode("error", code="unauthenticated", message="This key is no longer valid.", details={}, retry=False)
+            )
+            subscriber.end(UNAUTHENTICATED)
+
+    async def _tell_presence(self, changed: list[PresenceChanged]) -> None:
+        """A `presence` frame for everybody here who shares a session with the agent."""
+        followed = list(self.registry.topics)
+        names = {item.agent_pk: item for item in changed}
+        for start in range(0, len(followed), 500):
+            shared = await self.read(places.present_among, followed[start : start + 500], list(names))
+            for session_pk, agent_pks in shared.items():
+                topic = self.registry.topics.get(session_pk)
+                for feed, subscriber in list(topic.followers.items()) if topic else []:
+                    for agent_pk in agent_pks:
+                        item = names[agent_pk]
+                        if item.agent_id != feed.agent_id:
+                            status = "online" if item.online else "offline"
+                            subscriber.say(
+                                encode("presence", session_id=feed.session_id, agent_id=item.agent_id, status=status)
+                            )
+
+    def chunk(self, *, sender: Subscriber, feed: Feed, stream_id: str, text: str, trace_id: str | None = None) -> None:
+        """Pass live text on: numbered here, never stored, to whoever follows the session in any process."""
+        number = self._chunk_numbers.get((sender.connection_id, stream_id), -1) + 1
+        if len(self._chunk_numbers) > 50_000:
+            self._chunk_numbers.clear()
+        self._chunk_numbers[(sender.connection_id, stream_id)] = number
+        fields = {
+            "session_id": feed.session_id,
+            "from": feed.agent_id,
+            "stream_id": stream_id,
+            "index": number,
+            "text": text,
+        }
+        if trace_id is not None:
+            fields["trace_id"] = trace_id
+        frame = encode("chunk", **fields)
+        self.registry.chunk(feed.session_pk, stream_id, frame, but=sender)
+        self.hints.send_frame(session_pk=feed.session_pk, stream_id=stream_id, frame=frame)
+
+    def _heard_frame(self, fields: dict[str, Any]) -> None:
+        self.registry.chunk(fields["session_pk"], fields["stream_id"], fields["frame"])
+
+    # Tickers
+
+    def _ring(self) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._look_now.set)
+        except RuntimeError:
+            pass
+
+    async def _look(self) -> None:
+        """Find what no hint told us: sessions whose rows have moved since the last look."""
+        registry = self.registry
+        if not registry.topics and not registry.everywhere:
+            self._looked_until = utc_now()
+            return
+        begun = utc_now()
+        since = column_time(wire_time(self._looked_until - timedelta(seconds=OVERLAP_SECONDS)) or "")
+        states = await self.read(places.moved_since, since, LOOK_LIMIT)
+        stale = [state for state in states if registry.look(state)]
+        if registry.everywhere:
+            keys = [state.pk for state in states]
+            mine = await self.read(places.present_among, keys, list(registry.everywhere)) if keys else {}
+            for state in states:
+                if state.pk in mine:
+                    registry.deliver(SessionChange(state.pk, mine[state.pk], state=state))
+        for state in stale:
+            await self._reread(state)
+        if len(states) < LOOK_LIMIT:
+            self._looked_until = begun
+        else:
+            self._looked_until = max(self._looked_until + timedelta(seconds=1), begun - timedelta(seconds=60))
+
+    async def _reread(self, state: Any) -> None:
+        """Members or context have changed without a word: check who still takes part, and tell the new context."""
+        topic = self.registry.topics.get(state.pk)
+        if topic is None:
+            return
+        if topic.members_revision != state.members_revision or any(True for _ in topic.followers):
+            agents = {s.principal.agent_pk for s in topic.followers.values() if not s.principal.is_operator}
+            present = set((await self.read(places.present_among, [state.pk], list(agents))).get(state.pk, []))
+            for feed, subscriber in list(topic.followers.items()):
+                if subscriber.principal.agent_pk in agents - present:
+                    self.registry.expel(subscriber, feed, state)
+        if topic.context_revision < state.context_revision:
+            context = await self.read(places.context_of, state.pk)
+            self.registry.deliver(SessionChange(state.pk, [], state=state, context=context))
+        topic.members_revision, topic.context_revision = state.members_revision, state.context_revision
+
+    def wrote(self, subscriber: Subscriber, feed: Feed) -> None:
+        """A subscriber has written up to `feed.written`; where that counts as read later, remember when."""
+        if subscriber.acknowledges_itself:
+            self._written[feed] = subscriber
+
+    async def _tick(self) -> None:
+        now = time.monotonic()
+        for subscriber in list(self.registry.subscribers):
+            since = subscriber.sending_since
+            if since is not None and now - since > settings.HUB_STALL_SECONDS:
+                log.info("%s takes nothing, closing", subscriber.connection_id)
+                subscriber.abandon(TOO_SLOW)
+        self._acknowledge_what_was_written(now)
+        await self._flush_presence()
+
+    def _acknowledge_what_was_written(self, now: float) -> None:
+        """Automatic acknowledgement: what was written, on a socket that is still open long enough after."""
+        for feed in self._written:
+            self._marks.setdefault(feed, []).append((now, feed.written))
+        followers, self._written = self._written, {}
+        for feed, marks in list(self._marks.items()):
+            subscriber = followers.get(feed) or self.registry.follower(feed)
+            if subscriber is None:
+                del self._marks[feed]
+                continue
+            due = [at for at in marks if now - at[0] >= settings.HUB_AUTO_ACK_SECONDS]
+            if due:
+                self.acknowledge(subscriber, feed, due[-1][1])
+                self._marks[feed] = marks[len(due) :]
+                if not self._marks[feed]:
+                    del self._marks[feed]
+
+    def acknowledge(
+        self, subscriber: Subscriber, feed: Feed, up_to: int, done: Callable[[CursorNow | HubError], None] | None = None
+    ) -> None:
+        """Queue a cursor move for this subscriber's agent."""
+        if up_to > feed.acked or done is not None:
+            move = CursorMove(feed.session_pk, subscriber.principal.agent_pk, feed.agent_id, up_to)
+            self.writer.move_cursor(move, done)
+
+    async def _flush_presence(self) -> None:
+        if self._process_pk is None:
+            await self._register()
+        here = self.registry.agents_here()
+        arrived = {pk: runs for pk, runs in here.items() if self._present.get(pk) != runs}
+        gone = set(self._present) - set(here)
+        if arrived or gone:
+            await self.read(presence.set_presence, self._process_pk, arrived, gone)
+            self._present = here
+
+    async def _renew(self) -> None:
+        if self._process_pk is None or not await self.read(presence.renew_lease, self._process_pk):
+            await self._register()
+            self._present = {}
+        await self.read(presence.sweep_processes)
+
+    async def _sweep(self) -> None:
+        await self.read(expire_sessions)
+
+    async def _check_keys(self) -> None:
+        """What revocation, expiry or a switched-off agent has ended without a hint reaching us."""
+        in_use = self.registry.keys_in_use()
+        if in_use:
+            bad: set[int] = await self.read(bad_keys, in_use)
+            self._dismiss(bad)
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+_runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
+
+
+def get_runtime() -> Runtime:
+    """The runtime of the running loop (one per serving process), started if need be."""
+    loop = asyncio.get_running_loop()
+    runtime = _runtimes.get(loop)
+    if runtime is None:
+        for old in [known for known in _runtimes if known.is_closed()]:
+            del _runtimes[old]
+        runtime = _runtimes[loop] = Runtime()
+        runtime.start()
+    return runtime
+
+
+async def stop_runtime() -> None:
+    """Stop the running loop's runtime, if there is one."""
+    runtime = _runtimes.pop(asyncio.get_running_loop(), None)
+    if runtime is not None:
+        await runtime.stop()

@@ -1,0 +1,240 @@
+"""A live reader: one WebSocket or one event stream, its feeds, and the one task that writes to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sessions_app import states
+from sessions_app.changes import Committed, SessionChange, SessionState
+from sessions_app.keys import Principal
+from sessions_app.protocol.errors import HubError
+from sessions_app.protocol.frames import as_replayed, encode
+from sessions_app.protocol.ids import new_connection_id
+from sessions_app.realtime.feed import Feed
+from sessions_app.sql import messages_after
+
+if TYPE_CHECKING:
+    from sessions_app.realtime.runtime import Runtime
+
+log = logging.getLogger("hub.realtime")
+
+TURN_SECONDS = 0.25
+MAX_CONTROL = 10_000
+TAKE = 64
+
+NORMAL, UNAUTHENTICATED, GONE, TOO_SLOW, TOO_FAST, STOPPING = 1000, 4401, 4404, 4408, 4429, 4503
+MALFORMED, DIED = 4400, 1011
+
+
+class Ended(Exception):
+    """The subscriber is over; `code` is the WebSocket close code that says why."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+class Subscriber:
+    """Feeds and the pump. Subclasses say how frames are written and what happens at the end of a session.
+
+    `write(frames)` awaits the transport, so that a slow reader slows this pump and nothing else.
+    """
+
+    def __init__(self, runtime: Runtime, principal: Principal, *, batch: bool = False) -> None:
+        self.runtime = runtime
+        self.principal = principal
+        self.connection_id = new_connection_id()
+        self.batch = batch
+        self.feeds: dict[int, Feed] = {}
+        self.control: deque[str] = deque()
+        self.ready: deque[Feed] = deque()
+        self.wake = asyncio.Event()
+        self.closing: Ended | None = None
+        self.sending_since: float | None = None
+
+    # To be said by subclasses
+
+    async def write(self, frames: Sequence[str]) -> None:
+        raise NotImplementedError
+
+    async def write_messages(self, feed: Feed, messages: Sequence[Committed]) -> None:
+        """Write messages of one feed; those up to `feed.replay_to` are marked as replayed."""
+        await self.write([self.message_frame(feed, message) for message in messages])
+
+    runs_traces = False
+    acknowledges_itself = False
+
+    @property
+    def counts_as_presence(self) -> bool:
+        return not self.principal.is_operator
+
+    def meet(self, change: SessionChange) -> None:
+        """Something happened in a session of this agent that has no feed here yet (agent sockets)."""
+
+    def removed_from(self, feed: Feed) -> None:
+        """The agent takes no part in that session any more."""
+        self.end(GONE)
+
+    def abandon(self, code: int) -> None:
+        """The transport takes nothing: end without waiting for it."""
+        self.end(code)
+
+    async def session_ended(self, feed: Feed) -> None:
+        """The last frame of an ended session has been written."""
+
+    # From the loop
+
+    def say(self, frame: str) -> None:
+        """Queue a frame that belongs to no feed: an answer, an error, a notice."""
+        if len(self.control) >= MAX_CONTROL:
+            self.end(TOO_SLOW)
+            return
+        self.control.append(frame)
+        if not self.wake.is_set():
+            self.wake.set()
+
+    def notify(self, feed: Feed) -> None:
+        """There is something to do for `feed`."""
+        if not feed.queued:
+            feed.queued = True
+            self.ready.append(feed)
+            if not self.wake.is_set():
+                self.wake.set()
+
+    def end(self, code: int) -> None:
+        """Have the pump finish: what is queued as control goes out, then the connection closes with `code`."""
+        if self.closing is None:
+            self.closing = Ended(code)
+        self.wake.set()
+
+    def message_frame(self, feed: Feed, message: Committed) -> str:
+        return message.frame if message.sequence > feed.replay_to else as_replayed(message.frame)
+
+    # The pump
+
+    async def pump(self) -> int:
+        """Write until the end; returns the close code."""
+        try:
+            while True:
+                if self.control:
+                    frames = list(self.control)
+                    self.control.clear()
+                    await self._send(frames)
+                elif self.closing is not None:
+                    return self.closing.code
+                elif self.ready:
+                    feed = self.ready.popleft()
+                    feed.queued = False
+                    await self._serve(feed)
+                else:
+                    self.wake.clear()
+                    if not (self.control or self.ready or self.closing):
+                        await self.wake.wait()
+        except Ended as ended:
+            return ended.code
+        except HubError as error:  # the database can't be read: the client comes back and resumes
+            self.control.clear()
+            await self._send([encode("error", **error.body(), retry=True)])
+            return STOPPING
+
+    async def _send(self, frames: Sequence[str]) -> None:
+        self.sending_since = time.monotonic()
+        try:
+            await self.write(frames)
+        finally:
+            self.sending_since = None
+
+    async def _serve(self, feed: Feed) -> None:
+        """One bounded step for one feed, so that no session of a socket starves another."""
+        if self.feeds.get(feed.session_pk) is not feed:
+            return
+        if feed.waiting:
+            await self._hand_over(feed, feed.take(TAKE))
+        elif feed.wants_page:
+            asked, target = feed.page_size(), feed.heard
+            page = await self.runtime.read(messages_after, feed.session_pk, feed.position, asked)
+            await self._hand_over(feed, feed.page_read(page, asked, target))
+        if feed.replay_due:
+            await self._complete_replay(feed)
+        state = feed.state_due()
+        if state is not None:
+            await self._tell_state(feed, state)
+        if feed.has_work:
+            self.notify(feed)
+
+    async def _hand_over(self, feed: Feed, messages: list[Committed]) -> None:
+        shown = [message for message in messages if not feed.is_mine_to_skip(message)]
+        if not feed.announced and shown and shown[-1].sequence > feed.replay_to:
+            split = next(i for i, message in enumerate(shown) if message.sequence > feed.replay_to)
+            if split:
+                await self._send_messages(feed, shown[:split])
+            await self._complete_replay(feed)
+            shown = shown[split:]
+        if shown:
+            await self._send_messages(feed, shown)
+        feed.written = feed.position
+        self.runtime.wrote(self, feed)
+
+    async def _send_messages(self, feed: Feed, messages: list[Committed]) -> None:
+        self.sending_since = time.monotonic()
+        try:
+            await self.write_messages(feed, messages)
+        finally:
+            self.sending_since = None
+
+    async def _complete_replay(self, feed: Feed) -> None:
+        feed.announced = True
+        await self._send(
+            [
+                encode(
+                    "replay_complete",
+                    session_id=feed.session_id,
+                    sequence=min(feed.position, max(feed.replay_to, 0)) if feed.replay_to else feed.position,
+                    recovered=feed.recovered,
+                )
+            ]
+        )
+        self.replayed(feed)
+
+    def replayed(self, feed: Feed) -> None:
+        """`replay_complete` of this feed has been written."""
+
+    async def _tell_state(self, feed: Feed, state: SessionState) -> None:
+        """Write a `session` frame. What differs in speaker and round alone may wait a moment for the next."""
+        now = time.monotonic()
+        calm = (
+            feed.told_state is not None
+            and feed.told_state[0] == state.status
+            and feed.told_state[2] == state.waiting_for
+        )
+        wait = feed.told_at + TURN_SECONDS - now
+        if calm and wait > 0:
+            if not feed.state_timer:
+                feed.state_timer = True
+                asyncio.get_running_loop().call_later(wait, self._tell_later, feed)
+            return
+        feed.told_state, feed.told_at = state.turn(), now
+        await self._send([session_frame(state)])
+        if state.status in states.ENDED:
+            await self.session_ended(feed)
+
+    def _tell_later(self, feed: Feed) -> None:
+        feed.state_timer = False
+        if self.closing is None:
+            self.notify(feed)
+
+
+def session_frame(state: SessionState, **more: object) -> str:
+    fields: dict[str, object] = {
+        "session_id": state.session_id,
+        "status": state.status,
+        "current_speaker": state.current_speaker,
+        "waiting_for": state.waiting_for,
+        "round": state.round,
+        "reason": state.reason,
+    }
+    return encode("session", **{**fields, **more})

@@ -1,0 +1,221 @@
+"""What the doors show of the rows: nouns, reading only, a constant number of queries each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from sessions_app.cursors import unread
+from sessions_app.db import column_time, from_column, utc_now, wire_time
+from sessions_app.keys import Principal
+from sessions_app.models import Agent, Participant, Presence, Session
+from sessions_app.protocol.errors import NotFound
+from sessions_app.protocol.ids import AGENT_ID, SESSION_ID
+from sessions_app.services.sessions import load_states
+
+NAMES_AT_ONCE = 10_000  # SQLite takes 32,766 parameters
+
+
+class Access(NamedTuple):
+    """What a principal may see of a session: nothing below `first_sequence`. `member` is False for a watching operator."""
+
+    session_pk: int
+    session_id: str
+    status: str
+    last_sequence: int
+    first_sequence: int
+    parent_pk: int | None
+    branched_at: int | None
+    member: bool
+
+
+_ACCESS = """SELECT s.id, s.public_id, s.status, s.last_sequence, s.first_sequence, s.parent_id, s.branched_at,
+                    p.first_sequence
+               FROM sessions_app_session s
+               LEFT JOIN sessions_app_participant p ON p.session_id = s.id AND p.agent_id = %s AND p.left_at IS NULL"""
+
+
+def find_access(session_id: str, principal: Principal) -> Access:
+    """The session, if it is this principal's to read; `NotFound` for a foreign and an unknown one alike."""
+    if SESSION_ID.fullmatch(session_id) is None:
+        raise NotFound()
+    access = _access("s.public_id = %s", session_id, principal)
+    if access is None:
+        raise NotFound()
+    return access
+
+
+def parent_access(parent_pk: int, principal: Principal) -> Access | None:
+    """A branch's parent by the principal's own rights there; None for an outsider."""
+    return _access("s.id = %s", parent_pk, principal)
+
+
+def _access(condition: str, value: str | int, principal: Principal) -> Access | None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_ACCESS} WHERE {condition}", [principal.agent_pk, value])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    *shared, floor = row
+    if principal.is_operator:
+        return Access(*shared, member=floor is not None)
+    if floor is None:
+        return None
+    return Access(*shared, member=True)._replace(first_sequence=max(shared[4], floor))
+
+
+def has_left(session_id: str, agent_pk: int) -> bool:
+    """Whether this agent took part in the session of this public id and left it."""
+    if SESSION_ID.fullmatch(session_id) is None:
+        return False
+    return Participant.objects.filter(
+        session__public_id=session_id, agent_id=agent_pk, left_at__isnull=False
+    ).exists()
+
+
+def recipients(session_pk: int, sender_pk: int) -> list[dict[str, Any]]:
+    """Who gets a message besides its sender, in order of joining; one query, whatever the number."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT a.agent_id, a.last_seen, s.last_sequence, p.cursor, p.sent, p.sent_read,
+                      EXISTS (SELECT 1 FROM sessions_app_presence o
+                                JOIN sessions_app_hubprocess h ON h.id = o.process_id
+                               WHERE o.agent_id = a.id AND h.lease_until > %s)
+                 FROM sessions_app_participant p
+                 JOIN sessions_app_session s ON s.id = p.session_id
+                 JOIN sessions_app_agent a ON a.id = p.agent_id
+                WHERE p.session_id = %s AND p.agent_id <> %s AND p.left_at IS NULL ORDER BY p.id""",
+            [column_time(wire_time(utc_now()) or ""), session_pk, sender_pk],
+        )
+        rows = cursor.fetchall()
+    return [
+        {
+            "agent_id": name,
+            "online": bool(online),
+            "last_seen": _time_of(seen),
+            "unread": unread(last, at, sent, sent_read),
+        }
+        for name, seen, last, at, sent, sent_read, online in rows
+    ]
+
+
+def _time_of(value: Any) -> str | None:
+    """A time column as a raw statement gives it: text on SQLite, a datetime on PostgreSQL."""
+    return from_column(value) if isinstance(value, str) else wire_time(value)
+
+
+def online_names(agent_pks: Sequence[int]) -> set[int]:
+    """Which of these agents have a live socket or stream, in any process whose lease runs."""
+    found: set[int] = set()
+    for start in range(0, len(agent_pks), NAMES_AT_ONCE):
+        some = agent_pks[start : start + NAMES_AT_ONCE]
+        rows = Presence.objects.filter(agent_id__in=some, process__lease_until__gt=utc_now())
+        found.update(rows.values_list("agent_id", flat=True))
+    return found
+
+
+def find_agent(agent_id: str) -> Agent:
+    """An agent by its name, whatever its kind; raises `NotFound`."""
+    agent = Agent.objects.filter(agent_id=agent_id).first() if AGENT_ID.fullmatch(agent_id) else None
+    if agent is None:
+        raise NotFound()
+    return agent
+
+
+def agents_after(name: str, limit: int, *, inactive_too: bool) -> list[Agent]:
+    """The directory by name, from after `name`; the hub itself is not in it."""
+    rows = Agent.objects.filter(agent_id__gt=name).exclude(kind=Agent.SYSTEM).order_by("agent_id")
+    return list((rows if inactive_too else rows.filter(is_active=True))[:limit])
+
+
+def agent_view(agent: Agent, reader: Principal) -> dict[str, Any]:
+    """An agent's card. What others need not know of it (whom it accepts, what runs it) is shown to itself and operators."""
+    return agent_views([agent], reader)[0]
+
+
+def agent_views(agents: Sequence[Agent], reader: Principal) -> list[dict[str, Any]]:
+    online = online_names([agent.pk for agent in agents])
+    return [_card(agent, agent.pk in online, reader) for agent in agents]
+
+
+def _card(agent: Agent, online: bool, reader: Principal) -> dict[str, Any]:
+    card = {
+        "agent_id": agent.agent_id,
+        "kind": agent.kind,
+        "name": agent.name,
+        "description": agent.description,
+        "skills": agent.skills,
+        "online": online,
+        "last_seen": wire_time(agent.last_seen),
+        "created_at": wire_time(agent.created_at),
+    }
+    if reader.is_operator or reader.agent_pk == agent.pk:
+        card |= {
+            "accepts": "anyone" if agent.accepts is None else agent.accepts,
+            "executor": agent.executor,
+            "executor_config": agent.executor_config,
+            "context_strategy": agent.context_strategy,
+            "is_active": agent.is_active,
+        }
+    return card
+
+
+def session_view(session_pk: int) -> dict[str, Any]:
+    """A session as every door shows it."""
+    return session_views([session_pk])[0]
+
+
+def session_views(session_pks: Sequence[int]) -> list[dict[str, Any]]:
+    """Sessions as every door shows them, in the order asked for; four queries however many."""
+    if not session_pks:
+        return []
+    rows = Session.objects.select_related("initiator", "parent").in_bulk(session_pks)
+    waiting = {state.pk: state.waiting_for for state in load_states(list(session_pks))}
+    places: dict[int, list[Participant]] = {pk: [] for pk in session_pks}
+    for place in Participant.objects.select_related("agent").filter(session_id__in=session_pks).order_by("pk"):
+        places[place.session_id].append(place)
+    online = online_names(list({place.agent_id for found in places.values() for place in found}))
+    return [_view(rows[pk], places[pk], waiting[pk], online) for pk in session_pks if pk in rows]
+
+
+def participant_view(place: Participant, last_sequence: int, online: bool) -> dict[str, Any]:
+    return {
+        "agent_id": place.agent.agent_id,
+        "role": place.role,
+        "online": online,
+        "cursor": place.cursor,
+        "unread": unread(last_sequence, place.cursor, place.sent, place.sent_read) if place.left_at is None else 0,
+        "first_sequence": place.first_sequence,
+        "joined_at": wire_time(place.joined_at),
+        "left_at": wire_time(place.left_at),
+    }
+
+
+def _view(session: Session, places: list[Participant], waiting_for: list[str], online: set[int]) -> dict[str, Any]:
+    return {
+        "session_id": session.public_id,
+        "title": session.title,
+        "status": session.status,
+        "initiator": session.initiator.agent_id,
+        "participants": [
+            participant_view(place, session.last_sequence, place.agent_id in online and place.left_at is None)
+            for place in places
+        ],
+        "context": session.context,
+        "current_speaker": session.current_speaker,
+        "waiting_for": waiting_for,
+        "round": session.round,
+        "last_sequence": session.last_sequence,
+        "first_sequence": session.first_sequence,
+        "parent_session_id": session.parent.public_id if session.parent is not None else None,
+        "branched_at": session.branched_at,
+        "timeout_seconds": session.timeout_seconds,
+        "busy_policy": session.busy_policy,
+        "context_strategy": session.context_strategy,
+        "created_at": wire_time(session.created_at),
+        "last_activity": wire_time(session.last_activity),
+        "closed_at": wire_time(session.closed_at),
+        "close_reason": session.close_reason,
+    }

@@ -1,0 +1,1 @@
+"""WebSockets: thin consumers over the delivery path."""
