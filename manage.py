@@ -3,11 +3,16 @@
 
 import os
 import sys
+from pathlib import Path
 
 
 def main() -> None:
     """Run one management command; its exit code is the process's."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hub.settings")
+    if sys.argv[1:2] == ["serve"]:  # its options decide what the settings read
+        from hub.embedded.environment import prepare
+
+        prepare(sys.argv[2:], Path(__file__).resolve().parent)
     try:
         from django.core.management import execute_from_command_line
     except ImportError as error:

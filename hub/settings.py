@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,8 @@ USE_TZ = True
 USE_I18N = True
 STATIC_URL = "static/"
 STATIC_ROOT = HUB_DATA_DIR / "static"
-WHITENOISE_USE_FINDERS = True
+WHITENOISE_USE_FINDERS = True  # static files come from the packages, no collectstatic
+warnings.filterwarnings("ignore", message="No directory at", module="django.core.handlers.base")
 WHITENOISE_AUTOREFRESH = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
