@@ -13,12 +13,12 @@ HUB = "hub"
 
 @dataclass(eq=False)
 class Ask:
-    """One question under way. `answer` is set once; `chunks` hold what was streamed meanwhile, when somebody listens."""
+    """One question under way. `nudged` tells when to ask the hub itself. `answer` is set once; `chunks` hold what was streamed meanwhile, when somebody listens."""
 
     session_id: str
-    client_message_id: str
     to: list[str] | None
     answer: asyncio.Future[Message]
+    nudged: asyncio.Event
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     message_id: str | None = None
     sequence: int = 0

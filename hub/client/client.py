@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -370,12 +369,14 @@ class A2ASessionClient(Calls):
         await self._ensure()
         addressed = [to] if isinstance(to, str) else list(to) if to else None
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        ask = Ask(session_id, f"ask-{secrets.token_hex(12)}", addressed, future)
-        self._engine.asks.open(ask)
-        try:
-            yield ask
-        finally:
-            self._engine.asks.close(ask)
+        # Watched from before the send: the session may end between the ack and our next step.
+        with self._engine.watch(session_id) as nudged:
+            ask = Ask(session_id, addressed, future, nudged)
+            self._engine.asks.open(ask)
+            try:
+                yield ask
+            finally:
+                self._engine.asks.close(ask)
 
     async def _send_ask(
         self, ask: Ask, content: str | None, to: str | Sequence[str] | None, options: dict[str, Any]

@@ -361,16 +361,16 @@ class Dispatcher:
 
     async def _handle_message(self, inbox: SessionInbox, item: Item, message: Message) -> bool:
         context = Handling(message.message_id, message.session_id, message)
-        if not await self._call(inbox, item, context, [(handler, (message,)) for handler in self.message_handlers]):
+        # As they are now: a handler that is registered meanwhile has not seen this message.
+        handlers = list(self.message_handlers)
+        if not await self._call(inbox, item, context, [(handler, (message,)) for handler in handlers]):
             return False
-        streams = self._streams_of(inbox)
-        for stream in streams:
-            if id(stream) not in item.finished_by:
-                if await stream.offer(message):
-                    item.finished_by.add(id(stream))
-                elif not self.message_handlers:
-                    return False  # the one who read it left before it was done
-        return bool(self.message_handlers or streams)
+        read = False
+        for stream in self._streams_of(inbox):
+            if id(stream) not in item.finished_by and await stream.offer(message):
+                item.finished_by.add(id(stream))
+            read = read or id(stream) in item.finished_by
+        return bool(handlers) or read  # else the one who read it left before it was done
 
     async def _call(
         self,

@@ -373,7 +373,7 @@ class Engine:
                 event.set()
 
     @contextlib.contextmanager
-    def _watch(self, session_id: str) -> Iterator[asyncio.Event]:
+    def watch(self, session_id: str) -> Iterator[asyncio.Event]:
         event = asyncio.Event()
         self._watchers.setdefault(session_id, set()).add(event)
         try:
@@ -385,7 +385,7 @@ class Engine:
 
     async def ended(self, session_id: str) -> Session:
         """Until the session has ended. A frame only tells when to look; what counts is the hub's row."""
-        with self._watch(session_id) as nudged:
+        with self.watch(session_id) as nudged:
             while True:
                 if self.error is not None:
                     raise self.error
@@ -416,31 +416,33 @@ class Engine:
         self.dispatcher.settle(ask.session_id)
 
     async def answer(self, ask: Ask) -> Message:
-        """Until the answer is here. The hub is asked now and then, and when the session ends: it has the last word."""
+        """Until the answer is here.
+
+        The hub is asked now and then, after a reconnect and when the session ends: it has the last word.
+        """
         path = f"sessions/{segment(ask.session_id)}/messages/{segment(ask.message_id or '')}/response"
-        with self._watch(ask.session_id) as nudged:
-            while True:
-                nudge = asyncio.ensure_future(nudged.wait())
-                either: set[asyncio.Future[Any]] = {nudge, ask.answer}
-                try:
-                    await asyncio.wait(either, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    nudge.cancel()
-                if ask.answer.done():
-                    return ask.answer.result()
-                if self.error is not None:
-                    raise self.error
-                nudged.clear()
-                try:
-                    found = await self._rest.get(path, timeout=0)
-                except (Unreachable, NotFound):
-                    continue
-                if found.get("status") == "answered":
-                    message = read(Message, found["response"])
-                    self.asks.take(message)
-                    return message
-                if found.get("status") == "ended":
-                    raise SessionClosed("The session ended before an answer came.", session_id=ask.session_id)
+        while True:
+            nudge = asyncio.ensure_future(ask.nudged.wait())
+            either: set[asyncio.Future[Any]] = {nudge, ask.answer}
+            try:
+                await asyncio.wait(either, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                nudge.cancel()
+            if ask.answer.done():
+                return ask.answer.result()
+            if self.error is not None:
+                raise self.error
+            ask.nudged.clear()
+            try:
+                found = await self._rest.get(path, timeout=0)
+            except (Unreachable, NotFound):
+                continue
+            if found.get("status") == "answered":
+                message = read(Message, found["response"])
+                self.asks.take(message)
+                return message
+            if found.get("status") == "ended":
+                raise SessionClosed("The session ended before an answer came.", session_id=ask.session_id)
 
     @contextlib.asynccontextmanager
     async def once(self, message: Message) -> AsyncIterator[sqlite3.Connection]:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hub.client.asks import Ask
+from hub.client.dispatch import handling
 from hub.client.frames import Chunk, Message
 from hub.client.sending import Sent
 
@@ -56,7 +57,9 @@ class ReplyStream:
         self._options = {name: value for name, value in options.items() if value is not None}
         if isinstance(target, Message):
             self._options.setdefault("reply_to", target.message_id)
-        self.stream_id = f"st-{secrets.token_hex(8)}"
+        # The same for a message that is delivered again: then the same text is stored once.
+        now = handling.get()
+        self.stream_id = now.next_id(self._session_id, {}) if now is not None else f"st-{secrets.token_hex(8)}"
         self.sent: Sent | None = None
         self._text: list[str] = []
         self._pending: list[str] = []

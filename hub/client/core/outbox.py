@@ -204,9 +204,9 @@ class Outbox:
                     times.append(entry.sent_at + self.ack_timeout)
                     continue
                 if entry.where is Where.WAITING:
-                    if self._open:
+                    if self._open and self._on_socket < self.in_flight_max:
                         times.append(max(entry.not_before, self._token_at(now)))
-                    else:
+                    elif not self._open:
                         since = max(entry.added_at, self._closed_at) + self.http_after
                         times.append(max(since, entry.not_before, self._http_not_before))
                 break
