@@ -49,6 +49,7 @@ __all__ = [
     "HEAD",
     "KINDS",
     "MAX_EFFORT",
+    "MAX_PATTERN",
     "Classification",
     "Classifier",
     "Kind",
