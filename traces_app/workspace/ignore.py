@@ -8,7 +8,37 @@ from collections.abc import Callable
 from functools import lru_cache
 
 IGNORED_DIRECTORIES = frozenset(
-    [".git", ".hg", ".svn", ".bzr", ".venv", ".tox", ".nox", ".direnv", ".eggs", ".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints", ".idea", ".vscode", ".next", ".nuxt", ".gradle", ".terraform", ".svelte-kit", ".parcel-cache", "node_modules", "bower_components", "__pycache__", "__pypackages__", "site-packages", "htmlcov"]
+    [
+        ".git",
+        ".hg",
+        ".svn",
+        ".bzr",
+        ".venv",
+        ".tox",
+        ".nox",
+        ".direnv",
+        ".eggs",
+        ".cache",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".idea",
+        ".vscode",
+        ".next",
+        ".nuxt",
+        ".gradle",
+        ".terraform",
+        ".svelte-kit",
+        ".parcel-cache",
+        "node_modules",
+        "bower_components",
+        "__pycache__",
+        "__pypackages__",
+        "site-packages",
+        "htmlcov",
+    ]
 )
 # Names of outputs that are also honest package names: left out only when they hold no package.
 OUTPUT_DIRECTORIES = frozenset(["venv", "env", "ENV", "build", "dist", "target", "out", "coverage"])

@@ -139,7 +139,7 @@ class Walk:
                         break
                     if len(entries) % 1000 == 0:
                         self._budget.check()
-                    if _presentable(entry.name):
+                    if presentable(entry.name):
                         entries.append((entry.name, entry))
         except OSError:
             self.unreadable += 1
@@ -147,7 +147,7 @@ class Walk:
         return entries
 
 
-def _presentable(name: str) -> bool:
+def presentable(name: str) -> bool:
     """Names that are not valid UTF-8 or hold control characters cannot be written into a message."""
     return name.isprintable() and not any("\ud800" <= c <= "\udfff" for c in name)
 
