@@ -13,7 +13,11 @@ HUB = "hub"
 
 @dataclass(eq=False)
 class Ask:
-    """One question under way. `nudged` tells when to ask the hub itself. `answer` is set once; `chunks` hold what was streamed meanwhile, when somebody listens."""
+    """One question under way.
+
+    `answer` is set once. `nudged` tells when to ask the hub itself. `chunks` hold what was streamed meanwhile, when
+    somebody listens.
+    """
 
     session_id: str
     to: list[str] | None

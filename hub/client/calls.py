@@ -154,6 +154,11 @@ class Calls:
         """The log from `after` on, or the last `limit` below `before`. Reading moves no cursor."""
         return History(self.rest, session_id, after=after, before=before, limit=limit, inherited=inherited)
 
+    async def end_session(self, session_id: str, reason: str | None = None) -> Session:
+        """End a session now. Ending an ended one changes nothing."""
+        body = {} if reason is None else {"reason": reason}
+        return read(Session, await self.rest.post(f"sessions/{segment(session_id)}/close", body))
+
     async def mark_read(self, session_id: str, up_to: int) -> dict[str, Any]:
         """Move your cursor forward by hand: `{cursor, unread}`. Handlers do it for you."""
         answer: dict[str, Any] = await self.rest.post(f"sessions/{segment(session_id)}/read", {"up_to": up_to})

@@ -21,7 +21,6 @@ from hub.client.errors import ClientClosed
 from hub.client.frames import Chunk, Message, Session, read
 from hub.client.iterators import EventStream
 from hub.client.journal import Journal
-from hub.client.rest import segment
 from hub.client.sending import Sent
 from hub.client.streaming import ReplyStream, chunks_then_answer
 from hub.client.tracework import TraceHandler
@@ -405,8 +404,7 @@ class A2ASessionClient(Calls):
         if self._starting is not None and self._loop is asyncio.get_running_loop():
             with contextlib.suppress(TimeoutError):
                 await self._engine.sender.flush(session_id, timeout=self.send_timeout)
-        body = {} if reason is None else {"reason": reason}
-        session = read(Session, await self.rest.post(f"sessions/{segment(session_id)}/close", body))
+        session = await self.end_session(session_id, reason)
         self._engine.session_ended(session_id)
         return session
 

@@ -48,7 +48,7 @@ class ReplyStream:
     """Text that others see while it grows, and that is stored as one message at the end.
 
     Leaving the block sends the message; an exception inside sends what there is, marked `interrupted`, and goes on.
-    `sent` is what the hub said of it.
+    `metadata` goes with the message and may be filled meanwhile; `sent` is what the hub said of it.
     """
 
     def __init__(self, client: A2ASessionClient, target: Message | str, options: dict[str, Any]) -> None:
@@ -61,6 +61,7 @@ class ReplyStream:
         now = handling.get()
         self.stream_id = now.next_id(self._session_id, {}) if now is not None else f"st-{secrets.token_hex(8)}"
         self.sent: Sent | None = None
+        self.metadata: dict[str, Any] = dict(self._options.pop("metadata", None) or {})
         self._text: list[str] = []
         self._pending: list[str] = []
         self._flushed_at = 0.0
@@ -94,7 +95,7 @@ class ReplyStream:
         if error is not None and (not isinstance(error, Exception) or not self._text):
             return
         self._flush(time.monotonic())
-        metadata = dict(self._options.pop("metadata", None) or {}) | {"stream_id": self.stream_id}
+        metadata = self.metadata | {"stream_id": self.stream_id}
         if error is not None:
             metadata["interrupted"] = True
         self.sent = await self._client.send_message(self._session_id, self.text, metadata=metadata, **self._options)

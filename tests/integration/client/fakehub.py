@@ -236,11 +236,10 @@ class FakeHub:
                 if status is None:
                     return
                 data = b"" if answer is None else json.dumps(answer).encode()
-                phrase = HTTPStatus(status).phrase
-                writer.write(
-                    f"HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode()
-                    + data
-                )
+                kind = "text/event-stream" if isinstance(answer, str) else "application/json"
+                data = answer.encode() if isinstance(answer, str) else data
+                head_line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+                writer.write(f"{head_line}Content-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -262,6 +261,8 @@ class FakeHub:
         self.changed.set()
         if (refusal := self.refuse_http(method, path)) is not None:
             return refusal
+        if path in ("/healthz", "/readyz"):
+            return 200, {"status": "ok"}
         agent = self._who(headers)
         if agent is None:
             return 401, {"code": "unauthenticated", "message": "A valid key is needed.", "details": {}}
@@ -338,6 +339,8 @@ class FakeHub:
                 }
             case ("GET", ["messages", message_id, "response"]):
                 return 200, self._response(session, message_id)
+            case ("GET", ["events"]):
+                return 200, self._events(session, int(query.get("after", "0")))
             case ("POST", ["close"]):
                 self.end(session)
                 return 200, session.row()
@@ -345,6 +348,13 @@ class FakeHub:
                 session.cursors[agent] = max(session.cursors.get(agent, 0), body["up_to"])
                 return 200, {"cursor": session.cursors[agent], "unread": len(session.unread(agent))}
         raise Refusal(404, "not_found")
+
+    def _events(self, session: FakeSession, after: int) -> str:
+        """What there is, and then the end of the session: a stream that does not stay open."""
+        text = ""
+        for message in session.messages[after:]:
+            text += f"event: message\nid: {message['sequence']}\ndata: {json.dumps(message)}\n\n"
+        return text + f'event: session\ndata: {{"session_id": "{session.session_id}", "status": "completed"}}\n\n'
 
     def _response(self, session: FakeSession, message_id: str) -> Frame:
         asked = next(message for message in session.messages if message["message_id"] == message_id)

@@ -11,6 +11,7 @@ import pytest
 
 from hub.client import (
     A2ASessionClient,
+    HubError,
     Message,
     NotFound,
     ProtocolFault,
@@ -311,9 +312,8 @@ async def test_refused_handshakes(hub: FakeHub, make_client: Make, status: int, 
     if again:
         await client.connect(timeout=15)
     else:
-        with pytest.raises(Exception, match=".") as caught:
+        with pytest.raises((HubError, ProtocolFault)):
             await client.connect(timeout=15)
-        assert not isinstance(caught.value, TimeoutError)
         assert hub.handshakes == 1
 
 

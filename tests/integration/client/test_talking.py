@@ -296,10 +296,14 @@ async def test_a_broken_off_event_loop_leaves_its_message_unhandled(hub: FakeHub
     session = hub.session("a", "b")
     await client.connect()
     hub.say(session, "b", "one")
-    with pytest.raises(RuntimeError):
+
+    async def read_and_fail() -> None:
         async with client.events() as events:
             async for _ in events:
                 raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await read_and_fail()
     seen: list[str] = []
     client.on_message(lambda message: seen.append(message["content"]))
     await hub.until(lambda: session.cursors.get("a") == 1)
