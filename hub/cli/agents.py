@@ -136,7 +136,7 @@ def workspace(
     this = Run(context, as_json)
 
     async def work() -> None:
-        from hub.cli.workspace import Guide
+        from hub.cli.workspace import Guide  # reads syntax trees: not for those who only send a message
 
         guide = Guide(root)
         client = await this.client(state=state)

@@ -1,0 +1,140 @@
+"""The agent that knows a project: what it answers to whom. Reads inside its root only, and runs nothing."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+from hub.cli import workspace_words as words
+from traces_app.workspace.budget import Budget
+from traces_app.workspace.errors import NotFound, WorkspaceError
+from traces_app.workspace.files import list_directory, read_file, search_files
+from traces_app.workspace.project import Part, Project
+from traces_app.workspace.python_project import scan
+from traces_app.workspace.roots import Roots
+
+SECONDS = 60.0
+FRESH_SECONDS = 5.0
+TALKS = 1000
+SHOWN_LINES = 200
+
+# ASCII on purpose: with Unicode letters "core模块" would be one word.
+_NAME = r"[A-Za-z_][A-Za-z0-9_./-]*"
+_NAMED = (
+    re.compile(rf"[`「“\"']({_NAME})[`」”\"']"),
+    re.compile(rf"({_NAME})\s*(?:模块|包|\bmodule\b|\bpackage\b)", re.ASCII),
+    re.compile(rf"(?:模块|\bmodule\b|\bpackage\b)\s*({_NAME})", re.ASCII),
+)
+_WORD = re.compile(_NAME)
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_READ = re.compile(
+    r"(?:读取|查看|打开|\bread|\bshow|\bopen|\bcat)\s*(?:the\s+)?(?:文件|\bfile\b)?\s*[`“\"']?([\w./-]+\.[\w]+)", re.I
+)
+_SEARCH = re.compile(r"(?:搜索|查找|\bsearch(?:\s+for)?|\bgrep|\bfind)\s*[`“\"']?([^`”\"'\n]{1,200})", re.I)
+_LIST = re.compile(r"(?:列出|目录|\blist\b|\bls\b)\s*(?:the\s+)?(?:文件|files?\s+(?:in|of)\b)?\s*([\w./-]*)", re.I)
+_DETAILS = re.compile(
+    r"详细|细节|深入|展开|是的|好的|需要|\byes\b|\bdetails?\b|\bexplain\b|\bmore\b|\bdeep|\bgo on\b|\bplease do\b", re.I
+)
+_PROJECT = re.compile(
+    r"分析|扫描|看看|了解|项目|模块|\banaly[sz]e\b|\bscan\b|\bproject\b|\bmodules?\b|\boverview\b", re.I
+)
+_GOODBYE = re.compile(
+    r"^\W*(?:谢谢|多谢|收到|明白|知道了|再见|好了|thanks?|thank you|got it|ok(?:ay)?|bye|goodbye)(?:\W.{0,20})?$", re.I
+)
+
+
+@dataclass
+class Talk:
+    """What one session has come to: the part it is about, and whether we have said what we can do."""
+
+    focus: str | None = None
+    helped: bool = False
+
+
+class Guide:
+    """Answers for one project. Safe to call from several threads; scans are shared and a few seconds old at most."""
+
+    def __init__(self, root: Path) -> None:
+        self._roots = Roots([root])
+        self._lock = threading.Lock()
+        self._talks: OrderedDict[str, Talk] = OrderedDict()
+        self._project: Project | None = None
+        self._scanned_at = 0.0
+
+    def answer(self, session_id: str, text: str) -> str | None:
+        """The reply to a message, in its language; None when nothing is to be said (thanks, or a second time 'what?')."""
+        speech = words.CHINESE if _CHINESE.search(text) else words.ENGLISH
+        with self._lock:
+            talk = self._talks.setdefault(session_id, Talk())
+            self._talks.move_to_end(session_id)
+            while len(self._talks) > TALKS:
+                self._talks.popitem(last=False)
+            try:
+                return self._reply(talk, text, speech)
+            except NotFound as error:
+                return speech.unknown(str(error), error.near)
+            except WorkspaceError as error:
+                return speech.problem(str(error))
+
+    def _reply(self, talk: Talk, text: str, speech: words.Speech) -> str | None:
+        if (found := _READ.search(text)) is not None:
+            return self._read(found[1], speech)
+        if (found := _SEARCH.search(text)) is not None:
+            return self._search(found[1].strip(), speech)
+        project = self._scan()
+        part = _named(project, text)
+        if part is not None:
+            talk.focus, talk.helped = part.dotted, False
+            return speech.details(project, part) if _DETAILS.search(text) else speech.report(project, part)
+        if (found := _LIST.search(text)) is not None and not _PROJECT.search(text):
+            return speech.listing(list_directory(self._roots, found[1] or ".", Budget(SECONDS)))
+        if talk.focus is not None and _DETAILS.search(text):
+            return speech.details(project, project.find(talk.focus))
+        if _GOODBYE.search(text):
+            return None
+        if _PROJECT.search(text):
+            talk.helped = False
+            return speech.overview(project)
+        if talk.helped:
+            return None  # two agents that do not understand each other must not go on for ever
+        talk.helped = True
+        return speech.help(project)
+
+    def _scan(self) -> Project:
+        if self._project is None or time.monotonic() - self._scanned_at > FRESH_SECONDS:
+            self._project = scan(self._roots, ".", Budget(SECONDS))
+            self._scanned_at = time.monotonic()
+        return self._project
+
+    def _read(self, path: str, speech: words.Speech) -> str:
+        return speech.file(read_file(self._roots, path, Budget(SECONDS), 1, SHOWN_LINES))
+
+    def _search(self, query: str, speech: words.Speech) -> str:
+        return speech.search(search_files(self._roots, query, ".", Budget(SECONDS), ignore_case=True))
+
+
+def _named(project: Project, text: str) -> Part | None:
+    """The part that the text names: where it says "module X" that must exist, any other word may be one."""
+    for pattern in _NAMED:
+        for found in pattern.finditer(text):
+            try:
+                return project.find(found[1])
+            except NotFound as error:
+                if pattern is _NAMED[1] and _CHINESE.search(text):
+                    raise  # "foo模块": nothing but a module can be meant
+                if error.near and "more than one" in str(error):
+                    raise
+    names = {part.name: part for part in project.parts} | {part.dotted: part for part in project.parts}
+    for found in _WORD.finditer(text):
+        if (part := names.get(found[0].rstrip("."))) is not None:
+            return part
+        if "/" in found[0] or "." in found[0].strip("."):
+            try:
+                return project.find(found[0].rstrip("."))
+            except NotFound:
+                continue
+    return None
