@@ -33,6 +33,17 @@ class WriteGate:
         self.open.set()
 
 
+def text_frame(text: str) -> bytes:
+    """One unfragmented, unmasked text frame (RFC 6455, section 5.2)."""
+    payload = text.encode()
+    size = len(payload)
+    if size < 126:
+        return b"\x81" + size.to_bytes(1, "big") + payload
+    if size < 65536:
+        return b"\x81\x7e" + size.to_bytes(2, "big") + payload
+    return b"\x81\x7f" + size.to_bytes(8, "big") + payload
+
+
 class HubServer(Server):  # type: ignore[misc]
     """Stock Daphne hands every send to the transport at once, so that one stalled reader grows without bound.
 
@@ -44,7 +55,6 @@ class HubServer(Server):  # type: ignore[misc]
             options["ping_interval"] = settings.HUB_HEARTBEAT_SECONDS
             options["ping_timeout"] = settings.HUB_PING_TIMEOUT_SECONDS
         super().__init__(*arguments, **options)
-        self._gates: dict[Any, WriteGate] = {}
 
     def kill_all_applications(self) -> defer.Deferred[None]:
         """Before Daphne cancels its applications at shutdown, have them end by themselves."""
@@ -61,14 +71,20 @@ class HubServer(Server):  # type: ignore[misc]
         return super().kill_all_applications()
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
-        await super().handle_reply(protocol, message)
         kind = message["type"]
-        if kind == "websocket.send" or (kind == "http.response.body" and message.get("more_body")):
-            gate = self._gates.get(protocol)
-            if gate is None:
-                gate = self._gates[protocol] = self._attach(protocol)
-            if not gate.open.is_set():
-                await gate.open.wait()
+        if kind == "websocket.send" and message.get("text") is not None and protocol.state == protocol.STATE_OPEN:
+            # Text frames go to the transport as they are: Autobahn's general path costs more than the rest of a delivery,
+            # and refuses what is longer than the limit for incoming frames.
+            protocol.transport.write(text_frame(message["text"]))
+        else:
+            await super().handle_reply(protocol, message)
+            if kind != "http.response.body" or not message.get("more_body"):
+                return
+        gate = getattr(protocol, "hub_gate", None)
+        if gate is None:
+            gate = protocol.hub_gate = self._attach(protocol)
+        if not gate.open.is_set():
+            await gate.open.wait()
 
     def _attach(self, protocol: Any) -> WriteGate:
         gate = WriteGate()
@@ -85,7 +101,7 @@ class HubServer(Server):  # type: ignore[misc]
 
     def protocol_disconnected(self, protocol: Any) -> None:
         super().protocol_disconnected(protocol)
-        gate = self._gates.pop(protocol, None)
+        gate = getattr(protocol, "hub_gate", None)
         if gate is not None:
             gate.open.set()
 

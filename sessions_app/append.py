@@ -247,7 +247,7 @@ class _Batch:
             draft.trace_id,
             draft.wants_response,
         )
-        ledger.turn.hear(heard, ledger.members.others(sender))
+        ledger.turn.hear(heard, ledger.members.by_name)
         to = dumps(draft.to) if draft.to is not None else None
         self.rows.append(
             sql.MessageRow(

@@ -8,13 +8,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 _files = threading.local()
 
 
+@cache
 def on_postgres() -> bool:
+    """Asked many times per message, and a connection's attributes are costly to reach."""
     return connection.vendor == "postgresql"
 
 

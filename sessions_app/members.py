@@ -28,9 +28,6 @@ class Members:
     by_name: dict[str, Member]
     keys: list[int]
 
-    def others(self, agent_id: str) -> list[str]:
-        return [name for name in self.by_name if name != agent_id]
-
 
 _remembered: dict[int, Members] = {}
 

@@ -1,7 +1,7 @@
 """The hot statements, as SQL through Django's cursor. The models are the schema's only source; a test holds both together.
 
-Bulk SQL and not the ORM because it was measured: `bulk_create` 900 rows/s against `executemany` 9,300 in batches of 64
-(SQLite), 1,800 against 5,700 (PostgreSQL).
+SQL and not the ORM because it was measured: `bulk_create` 900 rows/s against 9,300 in batches of 64 (SQLite), 1,800
+against 5,700 (PostgreSQL).
 """
 
 from __future__ import annotations
@@ -87,6 +87,22 @@ def marks(values: Collection[Any]) -> str:
     return ",".join(["%s"] * len(values))
 
 
+def table(rows: Sequence[Sequence[Any]], **columns: str) -> tuple[str, list[Any]]:
+    """Rows as something to select from, and its parameters: one statement for many rows.
+
+    On SQLite a statement per row would give up the interpreter lock per row and wait for it again, which under load costs
+    more than the row; rows as JSON cost twice as much as these. `columns` are names and PostgreSQL types.
+    """
+    names = ", ".join(columns)
+    if on_postgres():
+        arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
+        return f"unnest({arrays}) AS r({names})", [list(column) for column in zip(*rows, strict=True)]
+    renamed = ", ".join(f"column{index} AS {name}" for index, name in enumerate(columns, 1))
+    row = f"({marks(columns)})"
+    values = ",".join([row] * len(rows))
+    return f"(SELECT {renamed} FROM (VALUES {values})) AS r", [value for one in rows for value in one]
+
+
 def lock_sessions(cursor: CursorWrapper, keys: Iterable[int]) -> dict[int, LockedSession]:
     """Lock these sessions in id order, so that no two writers wait for each other; SQLite's lock is the transaction itself."""
     wanted = sorted(set(keys))
@@ -105,17 +121,11 @@ def lock_sessions(cursor: CursorWrapper, keys: Iterable[int]) -> dict[int, Locke
 
 def find_duplicates(cursor: CursorWrapper, wanted: Sequence[tuple[int, int, str]]) -> dict[tuple[int, int, str], int]:
     """Keys of messages already stored under these `(session, sender, client_message_id)`. Ask only once the lock is held."""
-    if on_postgres():
-        source = "unnest(%s::bigint[], %s::bigint[], %s::text[]) AS w(session_id, sender_id, client_message_id)"
-        parameters: list[Any] = [list(column) for column in zip(*wanted, strict=True)]
-    else:
-        source = """(SELECT value ->> 0 AS session_id, value ->> 1 AS sender_id, value ->> 2 AS client_message_id
-                       FROM json_each(%s)) AS w"""
-        parameters = [dumps(wanted)]
+    source, parameters = table(wanted, session_id="bigint", sender_id="bigint", client_message_id="text")
     cursor.execute(
         f"""SELECT m.session_id, m.sender_id, m.client_message_id, m.id FROM {source}
-              JOIN sessions_app_message m ON m.session_id = w.session_id AND m.sender_id = w.sender_id
-               AND m.client_message_id = w.client_message_id""",
+              JOIN sessions_app_message m ON m.session_id = r.session_id AND m.sender_id = r.sender_id
+               AND m.client_message_id = r.client_message_id""",
         parameters,
     )
     return {(row[0], row[1], row[2]): row[3] for row in cursor.fetchall()}
@@ -124,17 +134,14 @@ def find_duplicates(cursor: CursorWrapper, wanted: Sequence[tuple[int, int, str]
 def insert_messages(cursor: CursorWrapper, rows: Sequence[MessageRow]) -> None:
     names = ",".join(f'"{name}"' for name in MESSAGE_COLUMNS)
     stored = [(*row[:-1], column_time(row.created_at)) for row in rows]
-    if on_postgres() and len(stored) > 3:
+    if on_postgres():
         arrays = ",".join(f"%s::{kind}[]" for kind in _MESSAGE_TYPES.split())
-        cursor.execute(
-            f"INSERT INTO sessions_app_message ({names}) SELECT * FROM unnest({arrays})",
-            [list(column) for column in zip(*stored, strict=True)],
-        )
+        parameters: list[Any] = [list(column) for column in zip(*stored, strict=True)]
+        cursor.execute(f"INSERT INTO sessions_app_message ({names}) SELECT * FROM unnest({arrays})", parameters)
     else:
-        cursor.executemany(
-            f"INSERT INTO sessions_app_message ({names}) VALUES ({marks(MESSAGE_COLUMNS)})",
-            stored,
-        )
+        values = ",".join([f"({marks(MESSAGE_COLUMNS)})"] * len(stored))
+        parameters = [value for row in stored for value in row]
+        cursor.execute(f"INSERT INTO sessions_app_message ({names}) VALUES {values}", parameters)
 
 
 class SessionUpdate(NamedTuple):
@@ -152,22 +159,45 @@ class SessionUpdate(NamedTuple):
 
 def update_sessions(cursor: CursorWrapper, updates: Sequence[SessionUpdate]) -> None:
     """Move `last_sequence` and the turn state."""
-    cursor.executemany(
-        """UPDATE sessions_app_session SET status = %s, last_sequence = %s, round = %s, current_speaker = %s,
-                  open_questions = %s, open_traces = %s, last_activity = %s, changed_at = %s, state_revision = %s
-            WHERE id = %s""",
+    if not updates:
+        return
+    source, parameters = table(
         [
             update._replace(last_activity=column_time(update.last_activity), changed_at=column_time(update.changed_at))
             for update in updates
         ],
+        status="text",
+        last_sequence="bigint",
+        round="bigint",
+        current_speaker="text",
+        open_questions="text",
+        open_traces="text",
+        last_activity="timestamptz",
+        changed_at="timestamptz",
+        state_revision="bigint",
+        pk="bigint",
+    )
+    cursor.execute(
+        f"""UPDATE sessions_app_session SET status = r.status, last_sequence = r.last_sequence, round = r.round,
+                  current_speaker = r.current_speaker, open_questions = r.open_questions, open_traces = r.open_traces,
+                  last_activity = r.last_activity, changed_at = r.changed_at, state_revision = r.state_revision
+             FROM {source} WHERE sessions_app_session.id = r.pk""",
+        parameters,
     )
 
 
 def count_sent(cursor: CursorWrapper, counts: dict[tuple[int, int], int]) -> None:
     """Add to the senders' own totals: `{(session, agent): messages}`; unread is derived from them."""
-    cursor.executemany(
-        "UPDATE sessions_app_participant SET sent = sent + %s WHERE session_id = %s AND agent_id = %s",
-        [(number, session, agent) for (session, agent), number in counts.items()],
+    source, parameters = table(
+        [(session, agent, number) for (session, agent), number in counts.items()],
+        session_id="bigint",
+        agent_id="bigint",
+        number="bigint",
+    )
+    cursor.execute(
+        f"""UPDATE sessions_app_participant SET sent = sent + r.number FROM {source}
+             WHERE sessions_app_participant.session_id = r.session_id AND sessions_app_participant.agent_id = r.agent_id""",
+        parameters,
     )
 
 

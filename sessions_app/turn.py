@@ -7,6 +7,7 @@ transactions, and time-out and turn state read only it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -101,8 +102,8 @@ class Turn:
         names = [name for question in self.open_questions for name in question.owes]
         return list(dict.fromkeys([*names, *self.open_traces.values()]))
 
-    def hear(self, heard: Heard, others: list[str]) -> None:
-        """Take one message into account; `others` are the present participants but the sender."""
+    def hear(self, heard: Heard, present: Iterable[str]) -> None:
+        """Take one message into account; `present` are the participants."""
         if heard.sender != HUB:
             self.current_speaker = heard.sender
         if heard.sender == self.initiator:
@@ -110,6 +111,7 @@ class Turn:
         if self.open_questions:
             self.open_questions = [q for q in self.open_questions if not responds(q, heard)]
         if heard.wants_response:
+            others = [name for name in present if name != heard.sender]
             owes = [HUB] if heard.kind == "status_query" else heard.to or others
             if heard.trace_id is not None:
                 owes = [self.open_traces.get(heard.trace_id, HUB)]
@@ -131,7 +133,7 @@ class Turn:
         """Bring the status in line: `waiting` exactly while somebody owes an answer."""
         if self.open_questions or self.open_traces:
             self.status = states.move(self.status, "wait")
-        else:
+        elif self.status != states.ACTIVE:
             self.status = states.move(self.status, "answer" if self.status == states.WAITING else "speak")
 
     def end(self, action: str) -> None:

@@ -1,4 +1,4 @@
-"""What clients write: bodies of REST calls and the parts of frames that they share. Strict in type, tolerant of unknown fields."""
+"""What clients write: bodies of REST calls and the parts of frames they share. Strict in type, tolerant of unknown fields."""
 
 from __future__ import annotations
 

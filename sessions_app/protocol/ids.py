@@ -51,13 +51,15 @@ def new_connection_id() -> str:
     return "conn-" + _random_text(16)
 
 
+_PAIRS = [one + two for one in _CROCKFORD for two in _CROCKFORD]
+
+
 def message_id(key: int) -> str:
     """The public id of the message with this integer key."""
-    letters = []
-    for _ in range(13):
-        letters.append(_CROCKFORD[key & 31])
-        key >>= 5
-    return "msg-" + "".join(reversed(letters))
+    return (
+        f"msg-{_CROCKFORD[key >> 60]}{_PAIRS[key >> 50 & 1023]}{_PAIRS[key >> 40 & 1023]}{_PAIRS[key >> 30 & 1023]}"
+        f"{_PAIRS[key >> 20 & 1023]}{_PAIRS[key >> 10 & 1023]}{_PAIRS[key & 1023]}"
+    )
 
 
 def message_key(text: str) -> int | None:
