@@ -66,12 +66,17 @@ class KeyClass:
 @dataclass(frozen=True, slots=True)
 class PartFacts:
     part: Part
+    path: str
+    """From the root, as `read_file` and `list_directory` take it."""
     doc: str
     files: int
     classes: int
     functions: int
     units: tuple[tuple[str, int], ...]
     """(sub-package or module, lines), the largest first."""
+    unit_count: int
+    unit_edges: int
+    """Sub-packages and modules below this part, tests not counted, and which of them import which: how many pairs."""
     key_classes: tuple[KeyClass, ...]
     key_functions: tuple[tuple[str, str], ...]
     """(name, `path:line`) of public functions at module level."""
@@ -96,24 +101,30 @@ def describe(project: Project, part: Part) -> PartFacts:
     paths = {m.path for m in modules}
     own = project.modules.get(part.dotted)
     units = _units(part, modules)
+    children = [u for u in _units(part, [m for m in modules if not m.is_test]) if u != part.dotted]
     return PartFacts(
         part=part,
+        path=project.at(part.path),
         doc=own.source.doc if own else "",
         files=len(modules),
         classes=sum(len(m.source.classes) for m in modules),
         functions=sum(len(m.source.functions) for m in modules),
         units=tuple(sorted(((u, sum(m.lines for m in ms)) for u, ms in units.items()), key=lambda u: (-u[1], u[0]))),
+        unit_count=len(children),
+        unit_edges=len(_unit_edges(project, part, children)),
         key_classes=_key_classes(project, modules),
-        key_functions=_key_functions(modules),
-        defines=_defines(own),
+        key_functions=_key_functions(project, modules),
+        defines=_defines(project, own),
         uses=_uses(project, (e for e in project.edges if e.source in inside and e.target not in inside), "target"),
         used_by=_uses(project, _importers(project, inside, tests=False), "source"),
         tested_by=_uses(project, _importers(project, inside, tests=True), "source", by_module=True),
         external=_external(project, inside),
         cycles=_cycles(project, inside),
-        entry_points=tuple(f"{e.path}:{e.line}" for e in project.entry_points if e.path in paths),
+        entry_points=tuple(project.at(e.path, e.line) for e in project.entry_points if e.path in paths),
         problems=tuple(
-            f"{p.path}:{p.line}" for p in project.problems if p.path == part.path or p.path.startswith(part.path + "/")
+            project.at(p.path, p.line)
+            for p in project.problems
+            if p.path == part.path or p.path.startswith(part.path + "/")
         ),
         architecture=find_architecture(project, part),
     )
@@ -245,7 +256,7 @@ def _unit_edges(project: Project, part: Part, names: Iterable[str]) -> dict[tupl
 def _families(
     project: Project, part: Part, modules: list[Module], units: int
 ) -> list[tuple[str, str, list[tuple[str, str, str]]]]:
-    """(base, where, [(implementation, module, where)]) for bases that a third of this part's units implement."""
+    """(base, where, [(implementation, module, where)]) for bases that two in five of this part's units implement."""
     defined: dict[str, list[tuple[Module, Class]]] = defaultdict(list)
     for module in modules:
         for cls in module.source.classes:
@@ -261,7 +272,7 @@ def _families(
     found = []
     for base, implementations in members.items():
         places = {home[len(part.dotted) + 1 :].split(".")[0] for _, home, _ in implementations}
-        if len(places) >= 3 and len(places) * 3 >= units:
+        if len(places) >= 3 and len(places) * 5 >= units * 2:
             module, cls = defined[base][0]
             names = Counter(name for name, _, _ in implementations)
             told_apart = [
@@ -288,9 +299,9 @@ def _key_classes(project: Project, modules: list[Module]) -> tuple[KeyClass, ...
     )
 
 
-def _key_functions(modules: list[Module]) -> tuple[tuple[str, str], ...]:
+def _key_functions(project: Project, modules: list[Module]) -> tuple[tuple[str, str], ...]:
     chosen = [
-        (f.name, f"{m.path}:{f.line}")
+        (f.name, project.where(m.name, f.line))
         for m in modules
         if not m.is_test
         for f in m.source.functions
@@ -299,13 +310,13 @@ def _key_functions(modules: list[Module]) -> tuple[tuple[str, str], ...]:
     return tuple(chosen[:_MAX_KEY_CLASSES])
 
 
-def _defines(own: Module | None) -> tuple[tuple[str, str], ...]:
+def _defines(project: Project, own: Module | None) -> tuple[tuple[str, str], ...]:
     if own is None:
         return ()
     named: list[Named | Class] = [*own.source.classes, *own.source.constants]
     lines = {n.name: n.line for n in named} | {f.name: f.line for f in own.source.functions}
     ordered = sorted(lines.items(), key=lambda item: item[1])
-    return tuple((name, f"{own.path}:{line}") for name, line in ordered if not name.startswith("_"))
+    return tuple((name, project.where(own.name, line)) for name, line in ordered if not name.startswith("_"))
 
 
 def _importers(project: Project, inside: set[str], tests: bool) -> Iterable[Edge]:

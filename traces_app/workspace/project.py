@@ -149,9 +149,13 @@ class Project:
     def tests(self) -> list[Module]:
         return [m for m in self.modules.values() if m.is_test]
 
+    def at(self, path: str, line: int = 0) -> str:
+        """`path:line` from the root, as `read_file` takes it; without a line only the path."""
+        path = path if self.path == "." else f"{self.path}/{path}"
+        return f"{path}:{line}" if line else path
+
     def where(self, module: str, line: int) -> str:
-        """`path:line` of a module's line."""
-        return f"{self.modules[module].path}:{line}"
+        return self.at(self.modules[module].path, line)
 
     def find(self, asked: str) -> Part:
         """A part, or any package or module below, by short name, dotted name or path.
