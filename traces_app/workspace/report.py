@@ -71,46 +71,68 @@ def tests(project: Project, language: Language) -> str:
     return say(language, "tests", files=len(files), tests=sum(m.source.tests for m in files))
 
 
+def problems(project: Project, language: Language) -> str:
+    if not project.problems:
+        return say(language, "no_problems")
+    items = [say(language, "problem", where=project.at(p.path, p.line), message=p.message) for p in project.problems]
+    return say(language, "problems", count=len(items), items=enumerate_items(language, items, 10))
+
+
+def facts(project: Project, part: Part, language: Language) -> str:
+    """Size, imports and importers of one part."""
+    found = describe(project, part)
+    return "\n".join([_size(found, language), _uses(found, language), _used_by(found, language)])
+
+
+def architecture(project: Project, part: Part, language: Language) -> str:
+    """One sentence, which claims no more than the imports show."""
+    style, why = shape(describe(project, part), language)
+    return say(language, "built" if style else "built_none", name=part.name, style=style, why=why)
+
+
+def offer(project: Project, part: Part, language: Language) -> str:
+    """`core模块使用了…架构，需要我详细说明吗？`"""
+    style, why = shape(describe(project, part), language)
+    return say(language, "offer" if style else "offer_none", name=part.name, style=style, why=why)
+
+
 def summary(project: Project, part: Part, language: Language) -> str:
-    """A few lines about one part, ending in `core模块使用了…架构，需要我详细说明吗？`."""
-    facts = describe(project, part)
-    style, why = shape(facts, language)
-    offer = say(language, "offer" if style else "offer_none", name=part.name, style=style, why=why)
-    return "\n".join([_size(facts, language), _uses(facts, language), _used_by(facts, language), offer])
+    """A few lines about one part, ending in the offer of details."""
+    return f"{facts(project, part, language)}\n{offer(project, part, language)}"
 
 
 def details(project: Project, part: Part, language: Language, limit: int = MAX_CHARACTERS) -> str:
     """`详细架构：` and everything that is known about one part."""
-    facts = describe(project, part)
-    style, why = shape(facts, language, names=12)
+    found = describe(project, part)
+    style, why = shape(found, language, names=12)
     lines = [
         say(language, "details"),
-        say(language, "details_architecture" if style else "details_none", name=part.name, style=style, why=why),
-        *_evidence(project, facts.architecture, language),
-        _size(facts, language),
+        say(language, "built" if style else "built_none", name=part.name, style=style, why=why),
+        *_evidence(project, found.architecture, language),
+        _size(found, language),
     ]
-    if len(facts.units) > 1:
-        units = [say(language, "unit", name=_short(facts, name), lines=size) for name, size in facts.units]
+    if len(found.units) > 1:
+        units = [say(language, "unit", name=_short(found, name), lines=size) for name, size in found.units]
         lines.append(say(language, "units", items=enumerate_items(language, units, 15)))
-    lines += _classes(facts, language)
-    for key, pairs in (("key_functions", facts.key_functions), ("defines", facts.defines)):
+    lines += _classes(found, language)
+    for key, pairs in (("key_functions", found.key_functions), ("defines", found.defines)):
         if pairs:
             items = [say(language, "at", what=name, where=where) for name, where in pairs]
             lines.append(say(language, key, items=enumerate_items(language, items, 10)))
-    lines += [_uses(facts, language), _used_by(facts, language)]
-    if facts.external:
-        items = [say(language, "dependency", name=name, count=count) for name, count in facts.external]
+    lines += [_uses(found, language), _used_by(found, language)]
+    if found.external:
+        items = [say(language, "dependency", name=name, count=count) for name, count in found.external]
         lines.append(say(language, "external", items=enumerate_items(language, items, 10)))
-    if facts.cycles:
+    if found.cycles:
         lines.append(say(language, "part_cycles"))
-        lines += ["- " + _circle(project, circle, language) for circle in facts.cycles[:5]]
+        lines += ["- " + _circle(project, circle, language) for circle in found.cycles[:5]]
     else:
         lines.append(say(language, "part_no_cycles"))
-    for key, texts in (("part_entry_points", facts.entry_points), ("part_problems", facts.problems)):
+    for key, texts in (("part_entry_points", found.entry_points), ("part_problems", found.problems)):
         if texts:
             lines.append(say(language, key, items=enumerate_items(language, texts, 8)))
-    if facts.tested_by:
-        lines.append(say(language, "tested_by", items=_use_items(facts.tested_by, language, 6)))
+    if found.tested_by:
+        lines.append(say(language, "tested_by", items=_use_items(found.tested_by, language, 6)))
     return fit(lines, language, limit)
 
 
@@ -246,11 +268,7 @@ def _rest(project: Project, language: Language) -> list[str]:
             cycles(project, language).split("\n")[0],
         ]
     if project.problems:
-        items = [
-            say(language, "problem", where=project.at(p.path, p.line), message=p.message) for p in project.problems
-        ]
-        listed = enumerate_items(language, items, 5)
-        found.append(say(language, "problems", count=len(project.problems), items=listed))
+        found.append(problems(project, language))
     return found
 
 
