@@ -12,13 +12,14 @@ from django.core.asgi import get_asgi_application
 django_application = get_asgi_application()
 
 from hub.server import adopt_daphne  # noqa: E402
+from sessions_app.rest.express import Express  # noqa: E402
 from sessions_app.sockets.routing import websocket_urlpatterns  # noqa: E402
 
 adopt_daphne()
 
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
+        "http": Express(django_application),
         # Keys authenticate sockets, not cookies, so no origin has to be checked here (a key is never sent by itself).
         "websocket": URLRouter(websocket_urlpatterns),
     }

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from daphne.server import Server
+from daphne.ws_protocol import WebSocketProtocol
 from django.conf import settings
 from twisted.internet import defer
 
@@ -77,8 +78,11 @@ class HubServer(Server):  # type: ignore[misc]
             # and refuses what is longer than the limit for incoming frames.
             protocol.transport.write(text_frame(message["text"]))
         else:
+            more = kind == "http.response.body" and message.get("more_body", False)
+            if kind == "http.response.body" and not more and getattr(protocol, "hub_gate", None) is not None:
+                protocol.unregisterProducer()
             await super().handle_reply(protocol, message)
-            if kind != "http.response.body" or not message.get("more_body"):
+            if not more:
                 return
         gate = getattr(protocol, "hub_gate", None)
         if gate is None:
@@ -91,13 +95,20 @@ class HubServer(Server):  # type: ignore[misc]
         transport = getattr(protocol, "transport", None)
         if transport is None or protocol not in self.connections:
             return gate
-        if protocol.application_type == "websocket":
+        if isinstance(protocol, WebSocketProtocol):
             # The HTTP channel that took the upgrade is still registered there, and nobody feeds it any more.
             transport.unregisterProducer()
             transport.registerProducer(gate, True)
         else:
             protocol.registerProducer(gate, True)
         return gate
+
+    def protocol_connected(self, protocol: Any) -> None:
+        super().protocol_connected(protocol)
+        # Head and body of an answer are two writes: with Nagle's algorithm the second waits 40 ms for the peer's ack.
+        transport = getattr(protocol, "transport", None)
+        if transport is not None and hasattr(transport, "setTcpNoDelay"):
+            transport.setTcpNoDelay(True)
 
     def protocol_disconnected(self, protocol: Any) -> None:
         super().protocol_disconnected(protocol)

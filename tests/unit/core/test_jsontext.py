@@ -1,0 +1,185 @@
+"""Which JSON the hub takes, on every door."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from sessions_app.protocol import ids, limits
+from sessions_app.protocol.bodies import MessageBody, check_content, merge_patch
+from sessions_app.protocol.errors import ALL, Invalid, TooLarge
+from sessions_app.protocol.jsontext import MAX_DEPTH, dumps, loads
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   ",
+        "{",
+        '{"a":1',
+        '{"a":1}x',
+        "NaN",
+        '{"a":NaN}',
+        '{"a":Infinity}',
+        '{"a":-Infinity}',
+        '{"a":1e400}',
+        '"\\ud800"',
+        '"\\udc00"',
+        '"\\ud800x"',
+        '"\\ud800\\ud800"',
+        '{"\\ud800":1}',
+        '"a\\u0000b"',
+        '{"a\\u0000":1}',
+        '{"a":[{"b":"\\u0000"}]}',
+        '"\x01"',
+        "1" * 5000,
+        str(1 << 64),
+        str(-(1 << 63) - 1),
+        nested(MAX_DEPTH + 1),
+        "[" * 20_000,
+        '{"a":' * 10_000,
+        b"\xff\xfe",
+        b"\xef\xbb\xbf{}",
+        b"\xc3(",
+    ],
+)
+def test_hostile_text_is_invalid_and_nothing_else(text: str | bytes) -> None:
+    with pytest.raises(Invalid):
+        loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"\\\\u0000"',
+        '"\\ud83d\\ude00"',
+        nested(MAX_DEPTH),
+        str((1 << 64) - 1),
+        str(-(1 << 63)),
+        '"[[[[' + "[" * 100 + '"',
+        "1.5",
+    ],
+)
+def test_text_that_only_looks_hostile_is_taken(text: str) -> None:
+    assert loads(text) == json.loads(text)
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(), lambda inner: st.lists(inner))
+)
+def test_what_json_can_say_comes_back_the_same(value: object) -> None:
+    text = dumps(value)
+    if "\\u0000" in text:
+        with pytest.raises(Invalid):
+            loads(text)
+    else:
+        assert loads(text) == value
+
+
+def body(**fields: object) -> MessageBody:
+    return MessageBody(**{k: (Raw(dumps(v)) if k in {"parts", "metadata"} else v) for k, v in fields.items()})  # type: ignore[arg-type]
+
+
+def test_content_is_the_text_of_the_parts_joined_by_newlines() -> None:
+    checked = check_content(body(parts=[{"text": "one"}, {"data": {"n": 1}}, {"text": "two"}]))
+    assert checked.text == "one\ntwo"
+    assert checked.parts is not None
+    assert json.loads(checked.parts)[1] == {"data": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [{}],
+        [{"text": "a", "url": "b"}],
+        [{"text": 5}],
+        [{"raw": "not base64!"}],
+        ["text"],
+        {"text": "a"},
+    ],
+)
+def test_a_part_that_is_none_is_refused_with_its_field(parts: object) -> None:
+    with pytest.raises(Invalid) as refusal:
+        check_content(body(parts=parts))
+    assert refusal.value.details["field"].startswith("parts")
+
+
+def test_sizes_are_bytes_not_characters() -> None:
+    assert len(check_content(body(content="a" * limits.CONTENT_BYTES)).text) == limits.CONTENT_BYTES
+    with pytest.raises(TooLarge):
+        check_content(body(content="a" * (limits.CONTENT_BYTES + 1)))
+    assert check_content(body(content="文" * (limits.CONTENT_BYTES // 3))).parts is None
+    with pytest.raises(TooLarge):
+        check_content(body(content="文" * (limits.CONTENT_BYTES // 3 + 1)))
+
+
+def test_metadata_is_kept_to_the_letter_and_nothing_is_nothing() -> None:
+    kept = MessageBody(content="x", metadata=Raw('{"big":9007199254740993, "z":1,"a":2}'))
+    assert check_content(kept).metadata == '{"big":9007199254740993, "z":1,"a":2}'
+    assert check_content(MessageBody(content="x", metadata=Raw("{ }"))).metadata is None
+    with pytest.raises(Invalid):
+        check_content(MessageBody(content="x", metadata=Raw("[1]")))
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [  # RFC 7396, appendix A
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_a_merge_patch_does_what_its_rfc_says(target: object, patch: object, result: object) -> None:
+    assert merge_patch(target, patch) == result
+
+
+@given(st.integers(0, (1 << 63) - 1))
+def test_a_message_id_is_its_key_in_other_letters(key: int) -> None:
+    assert ids.MESSAGE_ID.fullmatch(ids.message_id(key))
+    assert ids.message_key(ids.message_id(key)) == key
+
+
+@pytest.mark.parametrize(
+    "text", ["msg-zzzzzzzzzzzzz", "msg-", "msg-ABCDEFGHJKMNP", "x", "msg-0000000000000\n", "msg-٠٠٠٠٠٠٠٠٠٠٠٠٠"]
+)
+def test_what_is_no_message_id_has_no_key(text: str) -> None:
+    assert ids.message_key(text) is None
+
+
+def test_keys_of_one_process_grow_and_never_repeat() -> None:
+    keys = ids.MessageKeys()
+    made = [keys.next() for _ in range(5000)]
+    assert made == sorted(set(made))
+
+
+@pytest.mark.parametrize(
+    "name", ["hub", "me", "system", "human.jo", "human", "", "A", "-a", ".a", "a/b", "a\n", "é", "a" * 65, "..", "а"]
+)
+def test_names_that_no_agent_may_have(name: str) -> None:
+    assert not ids.is_agent_id(name)
+
+
+@pytest.mark.parametrize("name", ["a", "0", "cloud-agent-123", "a.b_c", "a" * 64, "humans"])
+def test_names_that_an_agent_may_have(name: str) -> None:
+    assert ids.is_agent_id(name)
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    assert len({error.code for error in ALL}) == len(ALL)
