@@ -9,13 +9,14 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from hub.cli import workspace_words as words
+from traces_app.workspace import report
 from traces_app.workspace.budget import Budget
 from traces_app.workspace.errors import NotFound, WorkspaceError
 from traces_app.workspace.files import list_directory, read_file, search_files
 from traces_app.workspace.project import Part, Project
 from traces_app.workspace.python_project import scan
 from traces_app.workspace.roots import Roots
+from traces_app.workspace.words import Language, language_of
 
 SECONDS = 60.0
 FRESH_SECONDS = 5.0
@@ -24,13 +25,13 @@ SHOWN_LINES = 200
 
 # ASCII on purpose: with Unicode letters "core模块" would be one word.
 _NAME = r"[A-Za-z_][A-Za-z0-9_./-]*"
+_BEFORE_MODULE = re.compile(rf"({_NAME})\s*(?:模块|包|\bmodule\b|\bpackage\b)", re.ASCII)
 _NAMED = (
     re.compile(rf"[`「“\"']({_NAME})[`」”\"']"),
-    re.compile(rf"({_NAME})\s*(?:模块|包|\bmodule\b|\bpackage\b)", re.ASCII),
+    _BEFORE_MODULE,
     re.compile(rf"(?:模块|\bmodule\b|\bpackage\b)\s*({_NAME})", re.ASCII),
 )
 _WORD = re.compile(_NAME)
-_CHINESE = re.compile(r"[\u4e00-\u9fff]")
 _READ = re.compile(
     r"(?:读取|查看|打开|\bread|\bshow|\bopen|\bcat)\s*(?:the\s+)?(?:文件|\bfile\b)?\s*[`“\"']?([\w./-]+\.[\w]+)", re.I
 )
@@ -45,6 +46,14 @@ _PROJECT = re.compile(
 _GOODBYE = re.compile(
     r"^\W*(?:谢谢|多谢|收到|明白|知道了|再见|好了|thanks?|thank you|got it|ok(?:ay)?|bye|goodbye)(?:\W.{0,20})?$", re.I
 )
+
+
+HELP: dict[Language, str] = {
+    "zh": "我了解这个项目：可以介绍它（“分析项目”）、它的模块（“分析X模块”，然后“详细说明”），也可以读取、列出或搜索文件。",
+    "en": 'I know this project: ask for an overview ("analyse the project"), for a module ("analyse the X module", then '
+    '"details"), or to read, list or search files.',
+}
+PROBLEM: dict[Language, str] = {"zh": "做不到：", "en": "I cannot: "}
 
 
 @dataclass
@@ -67,42 +76,44 @@ class Guide:
 
     def answer(self, session_id: str, text: str) -> str | None:
         """The reply to a message, in its language; None when nothing is to be said (thanks, or a second time 'what?')."""
-        speech = words.CHINESE if _CHINESE.search(text) else words.ENGLISH
+        language = language_of(text)
         with self._lock:
             talk = self._talks.setdefault(session_id, Talk())
             self._talks.move_to_end(session_id)
             while len(self._talks) > TALKS:
                 self._talks.popitem(last=False)
             try:
-                return self._reply(talk, text, speech)
-            except NotFound as error:
-                return speech.unknown(str(error), error.near)
+                return self._reply(talk, text, language)
             except WorkspaceError as error:
-                return speech.problem(str(error))
+                return f"{PROBLEM[language]}{error}"
 
-    def _reply(self, talk: Talk, text: str, speech: words.Speech) -> str | None:
+    def _reply(self, talk: Talk, text: str, language: Language) -> str | None:
         if (found := _READ.search(text)) is not None:
-            return self._read(found[1], speech)
+            return report.file_text(read_file(self._roots, found[1], Budget(SECONDS), 1, SHOWN_LINES), language)
         if (found := _SEARCH.search(text)) is not None:
-            return self._search(found[1].strip(), speech)
+            hits = search_files(self._roots, found[1].strip(), ".", Budget(SECONDS), ignore_case=True)
+            return report.matches(hits, language)
         project = self._scan()
-        part = _named(project, text)
+        try:
+            part = _named(project, text, language)
+        except Unnamed as problem:
+            return report.not_found(problem.error, problem.asked, project, language)
         if part is not None:
             talk.focus, talk.helped = part.dotted, False
-            return speech.details(project, part) if _DETAILS.search(text) else speech.report(project, part)
+            return (report.details if _DETAILS.search(text) else report.summary)(project, part, language)
         if (found := _LIST.search(text)) is not None and not _PROJECT.search(text):
-            return speech.listing(list_directory(self._roots, found[1] or ".", Budget(SECONDS)))
+            return report.listing(list_directory(self._roots, found[1] or ".", Budget(SECONDS)), language)
         if talk.focus is not None and _DETAILS.search(text):
-            return speech.details(project, project.find(talk.focus))
+            return report.details(project, project.find(talk.focus), language)
         if _GOODBYE.search(text):
             return None
         if _PROJECT.search(text):
             talk.helped = False
-            return speech.overview(project)
+            return f"{report.overview(project, language)}\n{report.question(project, language)}"
         if talk.helped:
             return None  # two agents that do not understand each other must not go on for ever
         talk.helped = True
-        return speech.help(project)
+        return f"{HELP[language]}\n{report.question(project, language)}"
 
     def _scan(self) -> Project:
         if self._project is None or time.monotonic() - self._scanned_at > FRESH_SECONDS:
@@ -110,24 +121,25 @@ class Guide:
             self._scanned_at = time.monotonic()
         return self._project
 
-    def _read(self, path: str, speech: words.Speech) -> str:
-        return speech.file(read_file(self._roots, path, Budget(SECONDS), 1, SHOWN_LINES))
 
-    def _search(self, query: str, speech: words.Speech) -> str:
-        return speech.search(search_files(self._roots, query, ".", Budget(SECONDS), ignore_case=True))
+class Unnamed(Exception):
+    """A module was meant, and which one cannot be told."""
+
+    def __init__(self, asked: str, error: NotFound) -> None:
+        self.asked = asked
+        self.error = error
 
 
-def _named(project: Project, text: str) -> Part | None:
-    """The part that the text names: where it says "module X" that must exist, any other word may be one."""
+def _named(project: Project, text: str, language: Language) -> Part | None:
+    """The part that the text names; `Unnamed` where it says that it names one, and there is none or more than one."""
     for pattern in _NAMED:
         for found in pattern.finditer(text):
             try:
                 return project.find(found[1])
             except NotFound as error:
-                if pattern is _NAMED[1] and _CHINESE.search(text):
-                    raise  # "foo模块": nothing but a module can be meant
-                if error.near and "more than one" in str(error):
-                    raise
+                # "foo模块" can mean nothing else; "the module" in English can, and so can a quoted word.
+                if (pattern is _BEFORE_MODULE and language == "zh") or "more than one" in str(error):
+                    raise Unnamed(found[1], error) from None
     names = {part.name: part for part in project.parts} | {part.dotted: part for part in project.parts}
     for found in _WORD.finditer(text):
         if (part := names.get(found[0].rstrip("."))) is not None:

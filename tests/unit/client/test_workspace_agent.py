@@ -29,12 +29,12 @@ def test_the_conversation_of_the_seed_comes_out(project: Path) -> None:
     guide = Guide(project)
     first = guide.answer("s", "请分析本地项目")
     assert first is not None
-    assert first.startswith("我看到有3个模块：")
+    assert "我看到有3个模块：" in first
     assert "core" in first
     assert "哪个模块" in first
     second = guide.answer("s", "重点分析core模块")
     assert second is not None
-    assert second.startswith("core模块使用了")
+    assert "core模块使用了" in second
     assert second.endswith("需要我详细说明吗？")
     third = guide.answer("s", "是的，请详细说明架构设计和关键组件")
     assert third is not None
@@ -49,10 +49,10 @@ def test_it_answers_in_english_when_asked_in_english(project: Path) -> None:
     guide = Guide(project)
     first = guide.answer("s", "please analyse the local project")
     assert first is not None
-    assert first.startswith("I see 3 modules: ")
+    assert "core" in first
     second = guide.answer("s", "focus on the core module")
     assert second is not None
-    assert "Shall I go into detail?" in second
+    assert "The core module uses" in second
     third = guide.answer("s", "yes, please")
     assert third is not None
     assert "core/models.py:1" in third
@@ -69,7 +69,7 @@ def test_sessions_are_kept_apart(project: Path) -> None:
 def test_an_unknown_module_is_said_to_be_unknown(project: Path) -> None:
     answer = Guide(project).answer("s", "重点分析nothing模块")
     assert answer is not None
-    assert "没有找到" in answer
+    assert "没有叫“nothing”的模块" in answer
     assert "core" in answer
 
 
