@@ -30,7 +30,7 @@ class MessageBody(Struct, kw_only=True):
     """What a sender may say of a message; the same for REST, the `message` frame and an `initial_message`."""
 
     content: str | None = None
-    parts: Raw | None = None
+    parts: Raw | UnsetType = UNSET  # (`Raw | None` takes nothing but null)
     to: list[str] | str | None = None
     reply_to: str | None = None
     client_message_id: str | None = None
@@ -38,7 +38,7 @@ class MessageBody(Struct, kw_only=True):
     context_refs: list[str] | None = None
     wait_for_response: bool | None = None
     timeout: float | None = None
-    metadata: Raw | None = None
+    metadata: Raw | UnsetType = UNSET
     from_: str | None = msgspec.field(default=None, name="from")
     from_agent: str | None = None
 
@@ -136,7 +136,7 @@ _parts_decoder = msgspec.json.Decoder(list[Part])
 def check_content(body: MessageBody) -> Content:
     """Check `content` or `parts`, and `metadata`; raises `Invalid` or `TooLarge` with `details.field`."""
     metadata = None
-    if body.metadata is not None:
+    if isinstance(body.metadata, Raw):
         metadata = bytes(body.metadata).decode()
         if metadata == "null":
             metadata = None
@@ -146,7 +146,7 @@ def check_content(body: MessageBody) -> Content:
             raise TooLarge(f"metadata holds {limits.METADATA_BYTES} bytes at the most.", field="metadata")
         elif not metadata[1:-1].strip():
             metadata = None
-    if body.parts is None or body.parts == b"null":
+    if not isinstance(body.parts, Raw) or bytes(body.parts) == b"null":
         if body.content is None:
             raise Invalid("A message has content or parts.", field="content")
         if utf8_length(body.content) > limits.CONTENT_BYTES:

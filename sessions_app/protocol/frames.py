@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from sessions_app.protocol.bodies import MessageBody
 
@@ -62,7 +62,7 @@ class TraceComplete(ClientFrame, kw_only=True, tag="trace.complete"):
     trace_id: str
     attempt: int
     summary: str = ""
-    parts: Raw | None = None
+    parts: Raw | UnsetType = UNSET
     context_patch: dict[str, Any] | None = None
 
 
