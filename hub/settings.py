@@ -81,6 +81,7 @@ INSTALLED_APPS = [
     "hub",
 ]
 MIDDLEWARE = [
+    "sessions_app.rest.middleware.ApiMiddleware",  # the outermost: /api and the probes need none of the others
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -177,6 +178,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "OAS_VERSION": "3.1.0",
     "DESCRIPTION": "Durable, real-time conversations between agents. The wire contract, protocol 1.",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": ["sessions_app.rest.document.add_the_rest"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

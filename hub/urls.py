@@ -1,4 +1,14 @@
-from django.contrib import admin
-from django.urls import path
+"""What is where. `/api/…` and the probes are answered at the door (`sessions_app.rest.middleware`), which looks here, too."""
 
-urlpatterns = [path("admin/", admin.site.urls)]
+from django.contrib import admin
+from django.urls import include, path
+
+from sessions_app import health
+
+urlpatterns = [
+    path("api/", include("sessions_app.rest.urls")),
+    path("healthz", health.healthz),
+    path("readyz", health.readyz),
+    path("metrics", health.metrics),
+    path("admin/", admin.site.urls),
+]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from sessions_app.cursors import unread
-from sessions_app.db import column_time, from_column, utc_now, wire_time
+from sessions_app.db import column_time, from_column, time_as_text, utc_now, wire_time
 from sessions_app.keys import Principal
 from sessions_app.models import Agent, Participant, Presence, Session
 from sessions_app.protocol.errors import NotFound
@@ -58,21 +58,18 @@ def _access(condition: str, value: str | int, principal: Principal) -> Access | 
         row = cursor.fetchone()
     if row is None:
         return None
-    *shared, floor = row
+    floor = row[-1]
+    access = Access(*(*row[:7], floor is not None))
     if principal.is_operator:
-        return Access(*shared, member=floor is not None)
-    if floor is None:
-        return None
-    return Access(*shared, member=True)._replace(first_sequence=max(shared[4], floor))
+        return access
+    return access._replace(first_sequence=max(access.first_sequence, floor)) if access.member else None
 
 
 def has_left(session_id: str, agent_pk: int) -> bool:
     """Whether this agent took part in the session of this public id and left it."""
     if SESSION_ID.fullmatch(session_id) is None:
         return False
-    return Participant.objects.filter(
-        session__public_id=session_id, agent_id=agent_pk, left_at__isnull=False
-    ).exists()
+    return Participant.objects.filter(session__public_id=session_id, agent_id=agent_pk, left_at__isnull=False).exists()
 
 
 def recipients(session_pk: int, sender_pk: int) -> list[dict[str, Any]]:
@@ -219,3 +216,93 @@ def _view(session: Session, places: list[Participant], waiting_for: list[str], o
         "closed_at": wire_time(session.closed_at),
         "close_reason": session.close_reason,
     }
+
+
+class SessionFilter(NamedTuple):
+    """Which sessions to list; `participant` and `parent` are public ids."""
+
+    status: str | None = None
+    participant: str | None = None
+    parent: str | None = None
+
+
+# An agent with fewer sessions than this has them sorted; for one with more, all sessions are walked in order of activity.
+# Either way a page costs milliseconds: the first reads few rows, the second finds one of the agent's own soon.
+SORTED_AT_MOST = 5_000
+LIST_BYTES = 4 * 1024 * 1024
+PARTICIPANT_BYTES = 250
+
+
+def latest_sessions(
+    reader: Principal, wanted: SessionFilter, before: tuple[str, int] | None, limit: int
+) -> tuple[list[int], tuple[str, int] | None]:
+    """Keys of the reader's sessions (an operator's: of all), latest activity first, and where the next page begins.
+
+    Positions are (time of activity, key), so that no session is given twice; one that becomes active between two pages moves
+    to the front, which the reader has behind it. A page ends early when it would grow beyond 4 MiB.
+    """
+    named: list[int] = [] if reader.is_operator else [reader.agent_pk]
+    if wanted.participant is not None:
+        pk = _agent_key(wanted.participant)
+        if pk is None:
+            return [], None
+        named += [pk] if pk not in named else []
+    conditions, values = _conditions(wanted, before)
+    driver = min(((_places_of(pk), pk) for pk in named), default=(SORTED_AT_MOST, 0))
+    source = "sessions_app_session s"
+    if driver[0] < SORTED_AT_MOST:
+        source = f"sessions_app_participant d CROSS JOIN {source}"
+        conditions.append("d.session_id = s.id AND d.agent_id = %s AND d.left_at IS NULL")
+        values.append(driver[1])
+        named.remove(driver[1])
+    for pk in named:
+        conditions.append(
+            """EXISTS (SELECT 1 FROM sessions_app_participant p
+                        WHERE p.session_id = s.id AND p.agent_id = %s AND p.left_at IS NULL)"""
+        )
+        values.append(pk)
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""SELECT k.id, {time_as_text("k.last_activity")}, length(k.context) +
+                       (SELECT count(*) FROM sessions_app_participant c WHERE c.session_id = k.id) * {PARTICIPANT_BYTES}
+                  FROM (SELECT s.id AS pk FROM {source} {where}
+                         ORDER BY s.last_activity DESC, s.id DESC LIMIT %s) page
+                  JOIN sessions_app_session k ON k.id = page.pk ORDER BY k.last_activity DESC, k.id DESC""",
+            [*values, limit + 1],
+        )
+        rows = cursor.fetchall()
+    taken: list[int] = []
+    size = 0
+    for number, (pk, _, length) in enumerate(rows):
+        size += length
+        if number == limit or (taken and size > LIST_BYTES):
+            return taken, (rows[number - 1][1], rows[number - 1][0])
+        taken.append(pk)
+    return taken, None
+
+
+def _conditions(wanted: SessionFilter, before: tuple[str, int] | None) -> tuple[list[str], list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+    if wanted.status is not None:
+        conditions.append("s.status = %s")
+        values.append(wanted.status)
+    if wanted.parent is not None:
+        conditions.append("s.parent_id = (SELECT id FROM sessions_app_session WHERE public_id = %s)")
+        values.append(wanted.parent)
+    if before is not None:
+        conditions.append("(s.last_activity, s.id) < (%s, %s)")
+        values += before
+    return conditions, values
+
+
+def _agent_key(agent_id: str) -> int | None:
+    if AGENT_ID.fullmatch(agent_id) is None:
+        return None
+    return Agent.objects.filter(agent_id=agent_id).values_list("pk", flat=True).first()
+
+
+def _places_of(agent_pk: int) -> int:
+    """How many sessions an agent is in, counted no further than it matters."""
+    return Participant.objects.filter(agent_id=agent_pk)[:SORTED_AT_MOST].count()

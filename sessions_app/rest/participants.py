@@ -1,0 +1,70 @@
+"""Who takes part: add, leave, remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from rest_framework.request import Request
+
+from sessions_app.changes import Changes, unit_of_work
+from sessions_app.models import Session
+from sessions_app.protocol.bodies import ParticipantBody
+from sessions_app.protocol.errors import NotFound
+from sessions_app.rest.answers import Answer, json_answer
+from sessions_app.rest.base import SessionView
+from sessions_app.rest.document import documented
+from sessions_app.selectors import has_left, online_names, participant_view
+from sessions_app.services.participants import add_participant, remove_participant
+
+_participant_body = msgspec.json.Decoder(ParticipantBody)
+
+
+class Participants(SessionView):
+    @documented(
+        "add_participant",
+        "Add an agent (201; already there: 200)",
+        {201: "Participant", 200: "Participant"},
+        body=ParticipantBody,
+        creates=True,
+    )
+    def post(self, request: Request, session_id: str) -> Answer:
+        body = self.body(request, _participant_body)
+
+        def make(changes: Changes) -> Answer:
+            place, added = add_participant(
+                session_pk=self.access.session_pk,
+                body=body,
+                caller=self.caller(),
+                is_operator=self.principal.is_operator,
+                changes=changes,
+            )
+            last = Session.objects.values_list("last_sequence", flat=True).get(pk=self.access.session_pk)
+            online = place.agent_id in online_names([place.agent_id])
+            return json_answer(participant_view(place, last, online), 201 if added else 200)
+
+        return self.create(request, body, make)
+
+
+class OneParticipant(SessionView):
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().initial(request, *args, **kwargs)
+        except NotFound:
+            # Leaving again is no error, although the session is no longer there for the one who left.
+            itself = kwargs["agent_id"] == self.principal.agent_id
+            if not (request.method == "DELETE" and itself and has_left(kwargs["session_id"], self.principal.agent_pk)):
+                raise
+
+    @documented("remove_participant", "Leave a session, or remove somebody from one that you initiated", {204: None})
+    def delete(self, request: Request, session_id: str, agent_id: str) -> Answer:
+        if hasattr(self, "access"):
+            with unit_of_work() as changes:
+                remove_participant(
+                    session_pk=self.access.session_pk,
+                    agent_id=agent_id,
+                    caller=self.caller(),
+                    is_operator=self.principal.is_operator,
+                    changes=changes,
+                )
+        return Answer(204)
