@@ -98,14 +98,14 @@ def goals(server: str) -> tuple[Goal, ...]:
     )  # fmt: skip
 
 
-def render(figures: Figures, titles: dict[str, str], server: str) -> str:
+def render(figures: Figures, titles: dict[str, str], server: str, *, with_goals: bool = True) -> str:
     """The whole report: absolute figures, ratios within this run, goals, and what was wrong or doubtful."""
     columns = [column for column in COLUMNS if any(_cell(figures, row, column) != MISSING for row in figures.rows())]
     parts = [_table(["system", *(column.title for column in columns)], _absolute(figures, titles, columns))]
     ratios = _ratios(figures, titles, columns)
     if ratios:
         parts.append(_table(["ratio", *(column.title for column in columns if column.ratio)], ratios))
-    reached = _goals(figures, server)
+    reached = _goals(figures, server) if with_goals else []
     if reached:
         parts.append(_table(["goal", "bound", "measured", ""], reached))
     parts.append("\n".join(_remarks(figures)))

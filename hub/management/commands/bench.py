@@ -56,14 +56,19 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         if options["json"]:
             options["json"].write_bytes(msgspec.json.format(msgspec.json.encode(samples)))
-        self._print(chosen, Figures(samples, commit_ms=commit_ms))
+        self._print(chosen, Figures(samples, commit_ms=commit_ms), quick=options["quick"])
 
-    def _print(self, options: runner.Options, figures: Figures) -> None:
+    def _print(self, options: runner.Options, figures: Figures, *, quick: bool) -> None:
         counted = dict.fromkeys(name for name in DESCRIPTIONS if any(w.startswith(name) for w in options.workloads))
         self.stdout.write(f"{runner.machine()}; {options.server}; medians of {options.repetitions}.")
         for name in counted:
             self.stdout.write(f"{name.upper()}: {DESCRIPTIONS[name]}")
+        if quick:
+            self.stdout.write(
+                f"QUICK: one short repetition, W4 with {options.backlog:,} messages, W5 with {options.idle_sockets:,} sockets."
+            )
         self.stdout.write("")
-        self.stdout.write(report.render(figures, systems.ROW_TITLES, options.server))
+        # The goals are set for the full sizes.
+        self.stdout.write(report.render(figures, systems.ROW_TITLES, options.server, with_goals=not quick))
         if figures.problems():
             raise CommandError("some figures are not to be trusted: see PROBLEM above")

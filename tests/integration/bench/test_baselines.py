@@ -15,8 +15,13 @@ from hub.bench.targets import Baseline
 from hub.bench.workloads import RUNNERS, Run
 
 
-def measure(system: str, directory: Path, workloads: list[str], *, backlog: int = 0) -> dict[str, Sample]:
-    with serving(SYSTEMS[system], "daphne", directory / system, core=None, backlog=backlog) as server:
+def measure(
+    system: str, directory: Path, workloads: list[str], *, backlog: int = 0, application: str | None = None
+) -> dict[str, Sample]:
+    server_of = SYSTEMS[system]
+    if application is not None:
+        server_of = msgspec.structs.replace(server_of, application=application)
+    with serving(server_of, "daphne", directory / system, core=None, backlog=backlog) as server:
 
         async def run_all() -> dict[str, Sample]:
             run = Run(
@@ -42,6 +47,13 @@ def test_a_relay_is_counted_without_a_loss(system: str, tmp_path: Path) -> None:
     assert samples["w3"].values["deliveries_per_second"] > samples["w3"].values["messages_per_second"] > 0
     assert 0 < samples["w2"].values["p50_ms"] <= samples["w2"].values["p99_ms"]
     assert 0 < samples["w2steady"].values["p50_ms"] <= samples["w2steady"].values["p99_ms"]
+
+
+def test_frames_that_greet_a_socket_are_not_taken_for_answers(tmp_path: Path) -> None:
+    greeting = "tests.integration.bench.greeting_relay:application"
+    samples = measure("raw", tmp_path, ["w1x1", "w2", "w2steady"], application=greeting)
+    assert [sample.problems for sample in samples.values()] == [()] * 3
+    assert all(sample.values for sample in samples.values())
 
 
 def test_the_tutorial_chat_stores_relays_and_replays(tmp_path: Path) -> None:

@@ -57,6 +57,10 @@ def test_goals_say_met_or_missed_and_are_left_out_when_not_measured() -> None:
     assert "W5" not in text
 
 
+def test_a_quick_run_is_not_held_to_the_goals() -> None:
+    assert "at least" not in render(run(), ROW_TITLES, "daphne", with_goals=False)
+
+
 def test_the_goal_on_the_raw_relay_depends_on_the_server() -> None:
     assert [next(iter(goals(server))).bound for server in ("daphne", "uvicorn")] == [0.7, 0.6]
 
