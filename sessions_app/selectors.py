@@ -10,10 +10,9 @@ from django.db import connection
 from sessions_app.cursors import unread
 from sessions_app.db import column_time, from_column, time_as_text, utc_now, wire_time
 from sessions_app.keys import Principal
-from sessions_app.models import Agent, Participant, Presence, Session
+from sessions_app.models import Agent, Participant, Presence
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import AGENT_ID, SESSION_ID
-from sessions_app.services.sessions import load_states
 
 NAMES_AT_ONCE = 10_000  # SQLite takes 32,766 parameters
 
@@ -159,24 +158,6 @@ def _card(agent: Agent, online: bool, reader: Principal) -> dict[str, Any]:
     return card
 
 
-def session_view(session_pk: int) -> dict[str, Any]:
-    """A session as every door shows it."""
-    return session_views([session_pk])[0]
-
-
-def session_views(session_pks: Sequence[int]) -> list[dict[str, Any]]:
-    """Sessions as every door shows them, in the order asked for; four queries however many."""
-    if not session_pks:
-        return []
-    rows = Session.objects.select_related("initiator", "parent").in_bulk(session_pks)
-    waiting = {state.pk: state.waiting_for for state in load_states(list(session_pks))}
-    places: dict[int, list[Participant]] = {pk: [] for pk in session_pks}
-    for place in Participant.objects.select_related("agent").filter(session_id__in=session_pks).order_by("pk"):
-        places[place.session_id].append(place)
-    online = online_names(list({place.agent_id for found in places.values() for place in found}))
-    return [_view(rows[pk], places[pk], waiting[pk], online) for pk in session_pks if pk in rows]
-
-
 def participant_view(place: Participant, last_sequence: int, online: bool) -> dict[str, Any]:
     return {
         "agent_id": place.agent.agent_id,
@@ -187,34 +168,6 @@ def participant_view(place: Participant, last_sequence: int, online: bool) -> di
         "first_sequence": place.first_sequence,
         "joined_at": wire_time(place.joined_at),
         "left_at": wire_time(place.left_at),
-    }
-
-
-def _view(session: Session, places: list[Participant], waiting_for: list[str], online: set[int]) -> dict[str, Any]:
-    return {
-        "session_id": session.public_id,
-        "title": session.title,
-        "status": session.status,
-        "initiator": session.initiator.agent_id,
-        "participants": [
-            participant_view(place, session.last_sequence, place.agent_id in online and place.left_at is None)
-            for place in places
-        ],
-        "context": session.context,
-        "current_speaker": session.current_speaker,
-        "waiting_for": waiting_for,
-        "round": session.round,
-        "last_sequence": session.last_sequence,
-        "first_sequence": session.first_sequence,
-        "parent_session_id": session.parent.public_id if session.parent is not None else None,
-        "branched_at": session.branched_at,
-        "timeout_seconds": session.timeout_seconds,
-        "busy_policy": session.busy_policy,
-        "context_strategy": session.context_strategy,
-        "created_at": wire_time(session.created_at),
-        "last_activity": wire_time(session.last_activity),
-        "closed_at": wire_time(session.closed_at),
-        "close_reason": session.close_reason,
     }
 
 

@@ -12,6 +12,7 @@ from sessions_app.cursors import unread
 from sessions_app.models import Session
 from sessions_app.protocol.errors import NotFound
 from sessions_app.services.sessions import STATE_COLUMNS, state_from
+from sessions_app.session_views import session_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +61,28 @@ def find_place(session_pk: int, agent_pk: int) -> Place | None:
 
 def enter(session_id: str, agent_pk: int, is_operator: bool) -> Place:
     """The place in the session of this public id; raises `NotFound`, alike for unknown and foreign ones."""
-    pk = Session.objects.filter(public_id=session_id).values_list("pk", flat=True).first()
-    if pk is None:
+    with connection.cursor() as cursor:
+        if is_operator:
+            cursor.execute(f"{STATE_COLUMNS} WHERE s.public_id = %s", [session_id])
+            row = cursor.fetchone()
+            if row is None:
+                raise NotFound()
+            state = state_from(row)
+            retained = Session.objects.values_list("first_sequence", flat=True).get(pk=state.pk)
+            return Place(state, state.last_sequence, 1, retained, 0, True, True, member=False)
+        cursor.execute(
+            f"{_PLACES} WHERE s.public_id = %s AND p.agent_id = %s AND p.left_at IS NULL", [session_id, agent_pk]
+        )
+        row = cursor.fetchone()
+    if row is None:
         raise NotFound()
-    if is_operator:
-        with connection.cursor() as cursor:
-            cursor.execute(f"{STATE_COLUMNS} WHERE s.id = %s", [pk])
-            state = state_from(cursor.fetchone())
-        retained = Session.objects.values_list("first_sequence", flat=True).get(pk=pk)
-        return Place(state, state.last_sequence, 1, retained, 0, True, True, member=False)
-    place = find_place(pk, agent_pk)
-    if place is None:
-        raise NotFound()
-    return place
+    return _place(row)
+
+
+def enter_and_show(session_id: str, agent_pk: int, is_operator: bool) -> tuple[Place, dict[str, object]]:
+    """The place, and the session as it is shown, in one go."""
+    place = enter(session_id, agent_pk, is_operator)
+    return place, session_view(place.state.pk)
 
 
 @dataclass(frozen=True, slots=True)

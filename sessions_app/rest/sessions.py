@@ -18,9 +18,10 @@ from sessions_app.rest.answers import Answer, json_answer, text_answer
 from sessions_app.rest.base import HubView, SessionView
 from sessions_app.rest.document import CURSOR, LIMIT, documented, query
 from sessions_app.rest.reading import list_cursor, read_time_cursor
-from sessions_app.selectors import SessionFilter, latest_sessions, session_view, session_views
+from sessions_app.selectors import SessionFilter, latest_sessions
 from sessions_app.services.branches import create_branch, merge_branch
 from sessions_app.services.sessions import Opened, close_session, create_session, patch_session
+from sessions_app.session_views import session_view, session_views
 
 _session_body = msgspec.json.Decoder(SessionBody)
 _session_patch = msgspec.json.Decoder(SessionPatch)

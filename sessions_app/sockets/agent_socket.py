@@ -16,7 +16,7 @@ from sessions_app.protocol.limits import PROTOCOL
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place, Whereabouts, enter, find_place
 from sessions_app.realtime.runtime import Runtime
-from sessions_app.selectors import session_view
+from sessions_app.session_views import session_view
 from sessions_app.sockets.connection import Send, Socket
 from sessions_app.sockets.handshake import Handshake
 from sessions_app.sql import messages_after

@@ -12,10 +12,9 @@ from sessions_app.keys import Principal
 from sessions_app.protocol.errors import HubError, Internal, NotFound, RateLimited, Unauthenticated, Unavailable
 from sessions_app.protocol.frames import encode
 from sessions_app.protocol.ids import SESSION_ID
-from sessions_app.realtime.places import enter, whereabouts
+from sessions_app.realtime.places import enter, enter_and_show, whereabouts
 from sessions_app.realtime.runtime import Runtime, get_runtime
 from sessions_app.realtime.subscriber import DIED, GONE, STOPPING, TOO_FAST, UNAUTHENTICATED
-from sessions_app.selectors import session_view
 from sessions_app.sockets.agent_socket import AgentSocket
 from sessions_app.sockets.connection import Receive, Send
 from sessions_app.sockets.handshake import Handshake, read_handshake
@@ -105,9 +104,9 @@ class SessionConsumer(SocketConsumer):
         try:
             socket.follow(session_id, place, handshake)
             # Registered: what was committed since the place was read is now heard of, or found by this one more look.
-            place_now = await runtime.read(enter, session_id, principal.agent_pk, principal.is_operator)
-            socket.feed.see_state(place_now.state)
-            socket.welcome(await runtime.read(session_view, place.state.pk), place)
+            now, view = await runtime.read(enter_and_show, session_id, principal.agent_pk, principal.is_operator)
+            socket.feed.see_state(now.state)
+            socket.welcome(view, place)
             return await socket.serve(receive)
         finally:
             runtime.registry.leave(socket)
