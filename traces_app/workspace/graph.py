@@ -58,7 +58,7 @@ def a_cycle(component: list[str], graph: Graph) -> list[str]:
     came: dict[str, str] = {}
     queue = [start]
     for node in queue:
-        for target in sorted(set(graph.get(node, ())) & inside):
+        for target in sorted((set(graph.get(node, ())) - {node}) & inside):
             if target == start:
                 path = [node]
                 while path[-1] != start:
