@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from sessions_app.changes import Committed
 from sessions_app.keys import Principal
-from sessions_app.protocol.errors import Invalid
 from sessions_app.realtime.feed import Feed
-from sessions_app.realtime.places import Place
+from sessions_app.realtime.places import Place, enter
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import NORMAL, Subscriber
+from sessions_app.states import ENDED
 
 COMMENT_SECONDS = 15.0
 MAX_QUEUED = 16
@@ -28,11 +28,9 @@ class EventStream(Subscriber):
         super().__init__(runtime, principal)
         self._lines: asyncio.Queue[str | None] = asyncio.Queue(MAX_QUEUED)
 
-    def follow(self, place: Place, after: int | None) -> None:
-        """Register; raises `Invalid` for a position that does not exist."""
+    def follow(self, place: Place, after: int | None) -> Feed:
+        """Register from `after` (default: the cursor), own messages included."""
         state = place.state
-        if after is not None and after > state.last_sequence:
-            raise Invalid("That sequence does not exist yet.", field="after", last_sequence=state.last_sequence)
         start = place.cursor if after is None else after
         feed = Feed(
             session_pk=state.pk,
@@ -45,11 +43,11 @@ class EventStream(Subscriber):
             own_too=True,
             recovered=start + 1 >= place.retained_from,
         )
-        feed.told_state = state.turn() if state.status not in ("completed", "timeout") else None
+        feed.told_state = state.turn() if state.status not in ENDED else None
         feed.see_state(state)
         self.runtime.registry.join(self)
         self.runtime.registry.follow(self, feed)
-        self.notify(feed)
+        return feed
 
     async def write(self, frames: Sequence[str]) -> None:
         for frame in frames:
@@ -66,11 +64,19 @@ class EventStream(Subscriber):
         """Nobody takes from the queue: let the generator find the end."""
         self.end(code)
 
-    async def events(self) -> AsyncIterator[str]:
+    async def events(self, place: Place, after: int | None) -> AsyncIterator[str]:
         """The text of the stream, comments included; ends after an ended session's frame, or with the key."""
-        pump = asyncio.create_task(self._pump_to_end())
         yield ": connected\n\n"
+        feed = self.follow(place, after)
+        pump = None
         try:
+            # Registered: what was committed since the place was read is now heard of, or found by this one more look.
+            now = await self.runtime.read(
+                enter, place.state.session_id, self.principal.agent_pk, self.principal.is_operator
+            )
+            feed.see_state(now.state)
+            self.notify(feed)
+            pump = asyncio.create_task(self._pump_to_end())
             while True:
                 try:
                     line = await asyncio.wait_for(self._lines.get(), COMMENT_SECONDS)
@@ -81,8 +87,9 @@ class EventStream(Subscriber):
                     return
                 yield line
         finally:
-            pump.cancel()
-            await asyncio.gather(pump, return_exceptions=True)
+            if pump is not None:
+                pump.cancel()
+                await asyncio.gather(pump, return_exceptions=True)
             self.runtime.registry.leave(self)
 
     async def _pump_to_end(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from sessions_app.rest import agents, hot, participants, schema, sessions
+from sessions_app.rest import agents, events, hot, participants, schema, sessions
 from sessions_app.rest.views import hot_view
 
 
@@ -18,6 +18,7 @@ urlpatterns = [
     *(path(f"{_session}/{_as_path(route)}", hot_view(route)) for route in hot.ROUTES),
     path("a2a/sessions", sessions.Sessions.as_view()),
     path(_session, sessions.OneSession.as_view()),
+    path(f"{_session}/events", events.events),
     path(f"{_session}/participants", participants.Participants.as_view()),
     path(f"{_session}/participants/<str:agent_id>", participants.OneParticipant.as_view()),
     path(f"{_session}/branches", sessions.Branches.as_view()),
