@@ -5,13 +5,15 @@ Every record also answers like the JSON object that it came from: `message["cont
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct, field
 
 R = TypeVar("R")
+log = logging.getLogger("hub.client")
 
 ENDED = frozenset({"completed", "timeout"})
 TRACE_ENDED = frozenset({"completed", "failed", "cancelled"})
@@ -147,7 +149,7 @@ class Limits(Record, kw_only=True):
     window: int = 1000
     auto_ack_seconds: float | None = None
     messages_per_second: float | None = None
-    burst: int | None = None
+    burst: float | None = None
 
 
 class Welcome(Frame, kw_only=True, tag="welcome"):
@@ -290,6 +292,7 @@ KnownFrame = (
 )
 ServerFrame = KnownFrame | Unknown
 
+_KNOWN = frozenset(kind.__struct_config__.tag for kind in get_args(KnownFrame))
 _frame: msgspec.json.Decoder[KnownFrame] = msgspec.json.Decoder(KnownFrame)
 _frames: msgspec.json.Decoder[list[KnownFrame]] = msgspec.json.Decoder(list[KnownFrame])
 _raws: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
@@ -313,8 +316,11 @@ def decode_frames(data: str | bytes) -> list[ServerFrame]:
 def _decode_one(text: bytes) -> ServerFrame:
     try:
         return _frame.decode(text)
-    except msgspec.ValidationError:
-        return Unknown(raw=msgspec.json.decode(text))
+    except msgspec.ValidationError as error:
+        raw = msgspec.json.decode(text)
+        if isinstance(raw, dict) and raw.get("type") in _KNOWN:
+            log.warning("a %s frame is not as the contract has it, and is passed over: %s", raw["type"], error)
+        return Unknown(raw=raw)
 
 
 def read(kind: type[R], value: Any) -> R:

@@ -165,7 +165,7 @@ class Sender:
 
     # --- the socket ---
 
-    def socket_opened(self, now: float, *, per_second: float | None, burst: int | None) -> None:
+    def socket_opened(self, now: float, *, per_second: float | None, burst: float | None) -> None:
         self.outbox.socket_opened(now, per_second=per_second, burst=burst)
         self._wake()
 

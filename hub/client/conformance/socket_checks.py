@@ -106,6 +106,7 @@ async def closing_in_automatic_mode_acknowledges_what_was_written(bench: Bench) 
     session = await bench.session(initial_message="x")
     async with bench.socket(bench.b, session) as socket:
         await socket.ready()
+    cursor = 0
     for _ in range(40):  # the close frame has arrived; what it moves may still be on its way to the disk
         row = (await bench.call(bench.b, "GET", f"sessions/{session}")).expect(200)
         cursor = next(p["cursor"] for p in row["participants"] if p["agent_id"] == bench.b.agent_id)

@@ -106,11 +106,11 @@ class Outbox:
 
     # --- the socket ---
 
-    def socket_opened(self, now: float, *, per_second: float | None = None, burst: int | None = None) -> None:
+    def socket_opened(self, now: float, *, per_second: float | None = None, burst: float | None = None) -> None:
         """The hub's limits come with its welcome: keeping to them ourselves keeps the order that a refusal would break."""
         self._open = True
         self._rate = per_second if per_second and per_second > 0 else None
-        self._burst = float(max(1, burst or 1))
+        self._burst = max(1.0, burst or 1.0)
         self._tokens = self._burst
         self._refilled_at = now
 

@@ -438,7 +438,13 @@ class FakeHub:
             "connection_id": f"conn-{next(self._numbers)}",
             "session_id": peer.session_id,
             "heartbeat_seconds": 25,
-            "limits": {"frame_bytes": 1048576, "content_bytes": 262144, "window": 1000, "a_new_one": 7},
+            "limits": {
+                "frame_bytes": 1048576,
+                "content_bytes": 262144,
+                "window": 1000,
+                "burst": 5000.0,
+                "a_new_one": 7,
+            },
             "sessions": unread,
             "a_new_field": {"nested": True},
         }

@@ -9,7 +9,7 @@ from hub.client import TooLarge
 from hub.client.address import Address
 from hub.client.asks import Ask, Asks
 from hub.client.errors import Invalid, NotFound, Unavailable, error_from
-from hub.client.frames import Message, decode_frames
+from hub.client.frames import Message, Unknown, Welcome, decode_frames
 from hub.client.rest import EventParser, retry_after, segment
 from hub.client.wire import check_size, encode, pack
 
@@ -74,6 +74,21 @@ def test_a_message_answers_like_the_json_it_came_from() -> None:
 def test_one_bad_frame_in_a_batch_does_not_touch_its_neighbours() -> None:
     frames = decode_frames('[{"type":"pong","id":1},{"type":"message","sequence":"x"},7,{"type":"pong","id":2}]')
     assert [type(frame).__name__ for frame in frames] == ["Pong", "Unknown", "Unknown", "Pong"]
+
+
+def test_limits_may_be_any_numbers() -> None:
+    (welcome,) = decode_frames('{"type":"welcome","limits":{"burst":5000.0,"messages_per_second":500,"window":1000}}')
+    assert isinstance(welcome, Welcome)
+    assert welcome.limits.burst == 5000
+
+
+def test_a_frame_of_a_known_type_that_is_not_understood_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    (frame,) = decode_frames('{"type":"ack","sequence":"x"}')
+    assert isinstance(frame, Unknown)
+    assert "ack frame" in caplog.text
+    caplog.clear()
+    decode_frames('{"type":"hologram"}')
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("value", [{"x": float("nan")}, {"x": "\ud800"}, {"x": object()}, {"x": float("inf")}])
