@@ -8,8 +8,9 @@ outcome of its own: a bad one never fails its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
@@ -29,7 +30,10 @@ from sessions_app.turn import WORK_KINDS, Heard, Turn
 
 @dataclass(slots=True)
 class Draft:
-    """A checked message that wants to be stored. `parts`, `metadata` are JSON text; `key` is its id, chosen already."""
+    """A checked message that wants to be stored. `parts`, `metadata` are JSON text; `key` is its id, chosen already.
+
+    `work` is for the hooks alone: what the door knows of the work that is asked for.
+    """
 
     session_pk: int
     sender_pk: int
@@ -45,6 +49,7 @@ class Draft:
     wants_response: bool = False
     context_refs: list[int] = field(default_factory=list)
     trace_id: str | None = None
+    work: dict[str, Any] | None = None
     key: int = field(default_factory=message_keys.next)
 
 
@@ -73,12 +78,16 @@ class Ledger:
 
 @dataclass(slots=True)
 class Entry:
-    """What a hook sees of a draft about to be numbered; it may set `draft.trace_id`, add to `turn.open_traces`, or raise."""
+    """What a hook sees of a draft about to be numbered; it may set `draft.trace_id`, add to `turn.open_traces`, or raise.
+
+    `post(draft)` numbers another message of this session before it.
+    """
 
     draft: Draft
     sender: str
     ledger: Ledger
     changes: Changes
+    post: Callable[[Draft], None]
 
 
 def append(drafts: Sequence[Draft], changes: Changes) -> list[Outcome]:
@@ -172,7 +181,9 @@ class _Batch:
             raise SessionClosed()
         self._check(draft, member, ledger, replies)
         if draft.kind in WORK_KINDS or draft.requires_execution:
-            entry = Entry(draft, member.agent_id if member else HUB, ledger, self.changes)
+            entry = Entry(
+                draft, member.agent_id if member else HUB, ledger, self.changes, lambda other: self._post(other, ledger)
+            )
             for hook in append_hooks():
                 hook(entry)
         sender = member.agent_id if member else self._name_of(draft.sender_pk)
@@ -182,6 +193,10 @@ class _Batch:
         if draft.kind == "status_query" and not by_hub:
             self._answer_status(draft, ledger)
         return stored
+
+    def _post(self, draft: Draft, ledger: Ledger) -> None:
+        member = ledger.members.by_key.get(draft.sender_pk)
+        self._number(draft, member.agent_id if member else self._name_of(draft.sender_pk), ledger)
 
     def _name_of(self, agent_pk: int) -> str:
         if agent_pk == hub_agent_key():

@@ -159,5 +159,5 @@ def unit_of_work() -> Iterator[Changes]:
 def encode_changes(changes: Changes) -> bytes:
     """For another process; the counterpart is `hints.decode`."""
     return msgspec.msgpack.encode(
-        [list(changes.sessions.values()), changes.reads, changes.presence, changes.revoked_keys]
+        [list(changes.sessions.values()), changes.reads, changes.presence, changes.revoked_keys, changes.traces]
     )

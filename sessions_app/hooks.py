@@ -34,3 +34,8 @@ def status_hooks() -> tuple[Callable[..., Any], ...]:
 def frame_handlers() -> dict[str, Callable[..., Any]]:
     """`{frame type: handler}` for client frames that a layer above answers."""
     return {kind: import_string(name) for kind, name in settings.FRAME_HANDLERS.items()}
+
+
+def runtime_parts() -> tuple[Callable[..., Any], ...]:
+    """`make(runtime) -> realtime.parts.Part`: what layers above add to a serving process."""
+    return _resolved("RUNTIME_PARTS")

@@ -29,7 +29,9 @@ MAX_QUEUED = 500
 MAX_BYTES = 512 * 1024
 DOORBELL_SECONDS = 0.01
 
-_decoder = msgspec.msgpack.Decoder(tuple[list[SessionChange], list[ReadMoved], list[PresenceChanged], list[int]])
+_decoder = msgspec.msgpack.Decoder(
+    tuple[list[SessionChange], list[ReadMoved], list[PresenceChanged], list[int], list[dict[str, Any]]]
+)
 
 
 class LayerHints:
@@ -126,13 +128,14 @@ class LayerHints:
         if message["type"] == "hub.frame":
             self._on_frame(msgspec.msgpack.decode(message["data"]))
             return
-        sessions, reads, presence, revoked = _decoder.decode(message["data"])
+        sessions, reads, presence, revoked, traces = _decoder.decode(message["data"])
         self._on_changes(
             Changes(
                 sessions={change.pk: change for change in sessions},
                 reads=reads,
                 presence=presence,
                 revoked_keys=revoked,
+                traces=traces,
             )
         )
 

@@ -21,6 +21,7 @@ from sessions_app.changes import Changes, Committed, PresenceChanged, SessionCha
 from sessions_app.cursors import CursorMove, CursorNow
 from sessions_app.db import column_time, utc_now, wire_time
 from sessions_app.drafts import kinds
+from sessions_app.hooks import runtime_parts
 from sessions_app.keys import Principal, bad_keys, bearer, forget_key, remembered, verify_key
 from sessions_app.protocol.errors import HubError, Unavailable
 from sessions_app.protocol.frames import encode
@@ -28,6 +29,8 @@ from sessions_app.rates import Rates
 from sessions_app.realtime import places, presence
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.hints import Doorbell, LayerHints
+from sessions_app.realtime.live import LiveText
+from sessions_app.realtime.parts import Part
 from sessions_app.realtime.registry import Registry
 from sessions_app.realtime.subscriber import STOPPING, TOO_SLOW, UNAUTHENTICATED, Subscriber
 from sessions_app.responses import find_response
@@ -56,7 +59,7 @@ class Runtime:
         self.registry = Registry()
         self.readers = Readers()
         self.writer = Writer(self.loop, self._committed)
-        self.hints = LayerHints(self._heard, self._heard_frame)
+        self.hints = LayerHints(self._heard, lambda fields: self.live.heard(fields))
         self.doorbell = Doorbell(self._ring) if Doorbell.fits() else None
         self.rates_messages = Rates(settings.HUB_RATE_MESSAGES, settings.HUB_BURST_MESSAGES)
         self.rates_sessions = Rates(settings.HUB_RATE_SESSIONS, settings.HUB_BURST_SESSIONS)
@@ -69,9 +72,10 @@ class Runtime:
         self._present: dict[int, bool] = {}
         self._written: dict[Feed, Subscriber] = {}
         self._marks: dict[Feed, list[tuple[float, int]]] = {}
-        self._chunk_numbers: dict[tuple[str, str], int] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._starting: asyncio.Task[None] | None = None
+        self.live = LiveText(self)
+        self.parts: list[Part] = [make(self) for make in runtime_parts()]
 
     # Starting and stopping
 
@@ -82,6 +86,8 @@ class Runtime:
         if self.doorbell is not None:
             self.doorbell.start()
         add_publisher(self._published)
+        for part in self.parts:
+            part.start()
         self._starting = self.loop.create_task(self._start())
 
     async def _start(self) -> None:
@@ -115,6 +121,8 @@ class Runtime:
             log.info("%d sockets did not close in time", len(self.registry.subscribers))
         for task in self._tasks:
             task.cancel()
+        for part in self.parts:
+            part.stop()
         self.writer.stop()
         await asyncio.to_thread(self.writer.join, 5)
         if self._process_pk is not None:
@@ -239,6 +247,9 @@ class Runtime:
             for key_pk in changes.revoked_keys:
                 forget_key(key_pk)
             self._dismiss(set(changes.revoked_keys))
+        if changes.traces:
+            for part in self.parts:
+                part.moved(changes.traces)
         if changes.presence:
             self.loop.create_task(self._guarded(lambda: self._tell_presence(changes.presence)))
 
@@ -266,27 +277,11 @@ class Runtime:
                                 encode("presence", session_id=feed.session_id, agent_id=item.agent_id, status=status)
                             )
 
-    def chunk(self, *, sender: Subscriber, feed: Feed, stream_id: str, text: str, trace_id: str | None = None) -> None:
-        """Pass live text on: numbered here, never stored, to whoever follows the session in any process."""
-        number = self._chunk_numbers.get((sender.connection_id, stream_id), -1) + 1
-        if len(self._chunk_numbers) > 50_000:
-            self._chunk_numbers.clear()
-        self._chunk_numbers[(sender.connection_id, stream_id)] = number
-        fields = {
-            "session_id": feed.session_id,
-            "from": feed.agent_id,
-            "stream_id": stream_id,
-            "index": number,
-            "text": text,
-        }
-        if trace_id is not None:
-            fields["trace_id"] = trace_id
-        frame = encode("chunk", **fields)
-        self.registry.chunk(feed.session_pk, stream_id, frame, but=sender)
-        self.hints.send_frame(session_pk=feed.session_pk, stream_id=stream_id, frame=frame)
-
-    def _heard_frame(self, fields: dict[str, Any]) -> None:
-        self.registry.chunk(fields["session_pk"], fields["stream_id"], fields["frame"])
+    def joined(self, subscriber: Subscriber) -> None:
+        """A socket is open from now on."""
+        self.registry.join(subscriber)
+        for part in self.parts:
+            part.joined(subscriber)
 
     # Tickers
 
@@ -297,7 +292,13 @@ class Runtime:
             pass
 
     async def _look(self) -> None:
-        """Find what no hint told us: sessions whose rows have moved since the last look."""
+        """Find what no hint told us."""
+        await self._look_at_sessions()
+        for part in self.parts:
+            await part.look()
+
+    async def _look_at_sessions(self) -> None:
+        """Sessions whose rows have moved since the last look."""
         registry = self.registry
         if not registry.topics and not registry.everywhere:
             self._looked_until = utc_now()

@@ -113,7 +113,7 @@ class Socket(Subscriber):
 
     async def serve(self, receive: Receive) -> int:
         """Run until either side ends; returns the code to close with, or 0 when the client has gone."""
-        self.runtime.registry.join(self)
+        self.runtime.joined(self)
         self._pump = asyncio.create_task(self.pump())
         reader = asyncio.create_task(self._receive(receive))
         try:
@@ -301,7 +301,7 @@ class Socket(Subscriber):
         if utf8_length(frame.text) > limits.CONTENT_BYTES:
             raise TooLarge(field="text")
         self.runtime.rates_messages.take(self.principal.agent_pk, 0.2)
-        self.runtime.chunk(sender=self, feed=feed, stream_id=frame.stream_id, text=frame.text)
+        self.runtime.live.chunk(sender=self, feed=feed, stream_id=frame.stream_id, text=frame.text)
 
     async def _change(
         self, frame: frames.PatchContext | frames.Close, feed: Feed, change: Callable[..., None], argument: Any

@@ -1,0 +1,76 @@
+"""The turn state as the execution layer moves it, in its own transactions: which traces are open, and what they leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sessions_app import states
+from sessions_app.changes import Changes
+from sessions_app.db import utc_now
+from sessions_app.models import Session
+from sessions_app.protocol import limits
+from sessions_app.protocol.bodies import merge_patch
+from sessions_app.protocol.jsontext import dumps
+from sessions_app.services.sessions import load_turn, lock_session, note_state, store_turn
+
+
+def close_trace(*, session_pk: int, trace_id: str, changes: Changes) -> bool:
+    """Take a trace that has ended out of `open_traces`, under the session's lock; returns whether the session still lives."""
+    row = lock_session(session_pk)
+    turn = load_turn(row)
+    live = row.status in states.LIVE
+    if turn.open_traces.pop(trace_id, None) is not None:
+        if live:
+            turn.settle()
+        store_turn(session_pk, turn)
+        note_state(session_pk, changes)
+    return live
+
+
+PREVIOUS_RESULTS = "previous_results"
+PREVIOUS_RESULTS_KEPT = 20
+
+
+def add_to_context(
+    *, session_pk: int, patch: dict[str, Any], result: tuple[str, dict[str, Any]] | None, changes: Changes
+) -> bool:
+    """Merge a trace's patch into the session's context and remember its result (`(trace id, what)`) among the last 20.
+
+    Call it under the session's lock. The context keeps within its size: old results go first, then the patch is left out;
+    False when it was.
+    """
+    session = Session.objects.get(pk=session_pk)
+    taken = True
+    context = _with_result(merge_patch(session.context, patch), result)
+    if context is None:
+        taken = not patch
+        context = _with_result(session.context, result)
+    if context is None or context == session.context:
+        return taken
+    Session.objects.filter(pk=session_pk).update(
+        context=context,
+        context_revision=session.context_revision + 1,
+        state_revision=session.state_revision + 1,
+        changed_at=utc_now(),
+    )
+    note_state(session_pk, changes)
+    changes.session(session_pk).context = context
+    return taken
+
+
+def _with_result(context: dict[str, Any], result: tuple[str, dict[str, Any]] | None) -> dict[str, Any] | None:
+    """The context with the result, or None where it can't be brought below the limit by forgetting older ones."""
+    known = context.get(PREVIOUS_RESULTS)
+    results: dict[str, Any] = dict(known) if isinstance(known, dict) else {}
+    if result is not None:
+        results.pop(result[0], None)
+        results[result[0]] = result[1]
+    while True:
+        while len(results) > PREVIOUS_RESULTS_KEPT:
+            del results[next(iter(results))]
+        made = {**context, PREVIOUS_RESULTS: results} if result is not None else context
+        if len(dumps(made).encode()) <= limits.CONTEXT_BYTES:
+            return made
+        if result is None or len(results) <= 1:
+            return None
+        del results[next(iter(results))]
