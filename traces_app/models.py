@@ -29,6 +29,7 @@ class Trace(models.Model):
     task = models.TextField()
     parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, blank=True, related_name="children")
     continue_from = JSONText(null=True, blank=True, default=None)
+    context = JSONText(default=dict, blank=True, help_text="the session's context when its latest attempt began")
     in_line = models.BooleanField(default=True)
 
     status = models.CharField(max_length=16, choices=STATUSES, default=states.CREATED)
@@ -160,7 +161,9 @@ class Approval(models.Model):
     class Meta:
         ordering = ["trace", "id"]
         constraints = [
-            models.CheckConstraint(condition=Q(status__in=["asked", "given", "refused", "used"]), name="approval_status"),
+            models.CheckConstraint(
+                condition=Q(status__in=["asked", "given", "refused", "used"]), name="approval_status"
+            ),
         ]
         indexes = [models.Index(fields=["trace", "digest"], name="approval_call")]
 

@@ -1,0 +1,108 @@
+"""One thread per process that keeps traces going: rings for what was just made, and sweeps for what was forgotten."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.utils.module_loading import import_string
+
+from sessions_app.db import is_outage, write_transaction
+from traces_app import bell, leases
+from traces_app.moves import database_now
+
+log = logging.getLogger("hub.traces")
+
+SWEEP_SECONDS = 1.0
+Ringer = Callable[[int], bool]
+
+
+def ring_celery(trace_pk: int) -> bool:
+    """Put a trace's key into the workers' queue; False when the broker can't be reached now."""
+    app: Any = import_string(settings.HUB_CELERY_APP)
+    try:
+        app.send_task("traces.run", args=[trace_pk], retry=False, ignore_result=True)
+    except Exception as error:  # whatever the transport raises: nothing depends on it
+        _ring_failed(error)
+        return False
+    return True
+
+
+_complained = [0.0]
+
+
+def _ring_failed(error: Exception) -> None:
+    if time.monotonic() - _complained[0] > 30:
+        _complained[0] = time.monotonic()
+        log.warning("the broker can't be reached; traces wait for the sweep: %s", type(error).__name__)
+
+
+class Keeper(threading.Thread):
+    """`ringer(trace_pk)` hints to the workers, or is None where they have ears of their own (the embedded hub)."""
+
+    def __init__(self, ringer: Ringer | None) -> None:
+        super().__init__(name="hub-traces", daemon=True)
+        self._ringer = ringer
+        self._wake = threading.Event()
+        self._stopping = False
+
+    def start(self) -> None:
+        bell.listen(self._wake.set)
+        super().start()
+
+    def stop(self) -> None:
+        self._stopping = True
+        bell.forget(self._wake.set)
+        self._wake.set()
+
+    def run(self) -> None:
+        swept = 0.0
+        while not self._stopping:
+            self._wake.wait(SWEEP_SECONDS)
+            self._wake.clear()
+            try:
+                self._answer_bell()
+                if time.monotonic() - swept >= SWEEP_SECONDS:
+                    swept = time.monotonic()
+                    self._sweep()
+            except Exception as error:
+                if is_outage(error):
+                    log.warning("the sweep could not use the database: %s", type(error).__name__)
+                else:
+                    log.exception("a sweep failed")
+            connection.close()  # gives it back to the pool; a SQLite file is opened again in no time
+        connection.close()
+
+    def _answer_bell(self) -> None:
+        cancelled = bell.take_cancelled()
+        if cancelled:
+            for pk in leases.children_elsewhere(cancelled):
+                leases.cancel_child(pk)
+        rings, sessions = bell.take_rings(), bell.take_sessions()
+        if self._ringer is None:
+            return
+        if sessions:
+            rings += leases.runnable(sessions)
+        for pk in rings:
+            if not self._ringer(pk):
+                return  # the broker is down: the sweep will ring for the rest
+
+    def _sweep(self) -> None:
+        leases.sweep()
+        if self._ringer is None:
+            return
+        now = database_now()
+        rung = []
+        for pk, hints in leases.due_for_a_hint(now):
+            if not self._ringer(pk):
+                break
+            rung.append((pk, hints))
+        if rung:
+            with write_transaction():
+                for pk, hints in sorted(rung):
+                    leases.hinted(pk, hints, now)

@@ -1,0 +1,339 @@
+"""How a trace ends, waits and goes on: each verb is one transaction with the event, the result message and the context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+
+from sessions_app import states as session_states
+from sessions_app.append import Draft, append
+from sessions_app.changes import Changes, unit_of_work
+from sessions_app.models import Agent
+from sessions_app.protocol.errors import Conflict, HubError, Invalid, SessionClosed
+from sessions_app.protocol.jsontext import dumps
+from sessions_app.services.sessions import lock_session
+from sessions_app.services.turns import add_to_context, close_trace
+from traces_app import bell, records
+from traces_app.models import Approval, Trace
+from traces_app.moves import Lost, Note, append_events, database_now, move
+from traces_app.outcomes import Completed
+from traces_app.redaction import storable, storable_text
+from traces_app.results import Result, cancelled_text, failed_text, result_of
+from traces_app.states import CANCELLED, COMPLETED, FAILED, OPEN, RUNNING, TERMINAL, WAITING
+
+GOALS_AT_END = {COMPLETED: "done", FAILED: "failed", CANCELLED: "cancelled"}
+SUMMARY_KEPT = 500
+
+
+class Place(Protocol):
+    """The session of a trace, locked: where an end is posted."""
+
+    def close(self, trace: Trace) -> bool:
+        """Take the trace out of the open ones; whether the session still lives."""
+
+    def post(self, draft: Draft) -> None:
+        """Append the result message."""
+
+
+class LockedSession:
+    """A session whose row this transaction holds."""
+
+    def __init__(self, session_pk: int, changes: Changes) -> None:
+        self.row = lock_session(session_pk)
+        self.session_pk = session_pk
+        self.changes = changes
+
+    @property
+    def lives(self) -> bool:
+        return self.row.status in session_states.LIVE
+
+    def close(self, trace: Trace) -> bool:
+        return close_trace(session_pk=self.session_pk, trace_id=trace.public_id, changes=self.changes)
+
+    def post(self, draft: Draft) -> None:
+        for _ in range(3):
+            outcome = append([draft], self.changes)[0]
+            if isinstance(outcome, Invalid) and outcome.details.get("field") == "reply_to":
+                draft.reply_to = None  # the agent was away and may not see the request any more
+            elif isinstance(outcome, Conflict):
+                draft.client_message_id = None  # somebody sent under our name; the compare-and-set has us post once
+            elif isinstance(outcome, HubError) and not isinstance(outcome, SessionClosed):
+                raise outcome
+            else:
+                return
+
+
+def conclude(
+    trace: Trace,
+    action: str,
+    changes: Changes,
+    place: Place,
+    result: Result,
+    *,
+    error: Mapping[str, str] | None = None,
+    fence: int | None = None,
+    where: Q | None = None,
+    note: Mapping[str, Any] | None = None,
+) -> bool:
+    """End a trace and post its one message; False when another was faster. The caller holds the session's lock."""
+    now = database_now()
+    if fence is not None and not _still(trace, fence):
+        return False
+    columns: dict[str, Any] = {
+        "lease_until": None,
+        "pending_input": None,
+        "input_until": None,
+        "ended_at": now,
+        "error": storable(error) if error is not None else None,
+    }
+    if action == "finish":
+        columns["result"] = {
+            "summary": result.summary,
+            "parts": result.parts_value,
+            "context_patch": result.context_patch,
+        }
+    if not move(
+        trace, action, changes, fence=fence, where=where, note={**(note or {}), **_said(error)}, now=now, **columns
+    ):
+        return False
+    records.end_goals(trace, GOALS_AT_END[trace.status])
+    records.end_calls(trace)
+    Approval.objects.filter(trace_id=trace.pk, status=Approval.ASKED).update(status=Approval.REFUSED)
+    if place.close(trace):
+        place.post(
+            Draft(
+                session_pk=trace.session_id,
+                sender_pk=trace.agent_id,
+                content=result.text,
+                kind="result",
+                parts=result.parts,
+                reply_to=trace.message_key,
+                client_message_id=f"trace:{trace.public_id}",
+                metadata=dumps(
+                    {**result.metadata, "trace_status": trace.status, **({"error": error} if error else {})}
+                ),
+                trace_id=trace.public_id,
+            )
+        )
+    session_pk, pk = trace.session_id, trace.pk
+    transaction.on_commit(lambda: bell.ring_next(session_pk))
+    if trace.status == CANCELLED:
+        transaction.on_commit(lambda: bell.cancel_children(pk))
+    return True
+
+
+def _said(error: Mapping[str, str] | None) -> dict[str, Any]:
+    return {"error": dict(error)} if error else {}
+
+
+def _still(trace: Trace, fence: int) -> bool:
+    return Trace.objects.filter(pk=trace.pk, attempt=fence, status=RUNNING).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An attempt that somebody runs: what every later write of it must name."""
+
+    pk: int
+    session_pk: int
+    trace_id: str
+    attempt: int
+    executor: str
+
+
+def complete(claimed: Claimed, outcome: Completed, *, stream_id: str | None = None) -> bool:
+    """Result message, state and context patch in one transaction; False when this attempt runs no more."""
+    try:
+        return _complete(claimed, outcome, stream_id)
+    except Lost:
+        return False
+
+
+def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None) -> bool:
+    with unit_of_work() as changes:
+        place = LockedSession(claimed.session_pk, changes)
+        trace = Trace.objects.select_related("agent").get(pk=claimed.pk)
+        if trace.attempt != claimed.attempt or trace.status != RUNNING:
+            return False
+        result = result_of(outcome, stream_id)
+        notes = []
+        if result.artifact is not None:
+            notes.append(Note("artifact", result.artifact))
+        if place.lives:
+            what = {"summary": storable_text(result.summary, SUMMARY_KEPT), "agent_id": trace.agent.agent_id}
+            fitted = add_to_context(
+                session_pk=claimed.session_pk,
+                patch=result.context_patch,
+                result=(trace.public_id, what),
+                changes=changes,
+            )
+            if not fitted:
+                notes.append(Note("log", {"level": "warning", "text": "The context patch was left out: too large."}))
+        if notes:
+            append_events(trace, claimed.attempt, notes, changes, statuses=[RUNNING])
+        if not conclude(trace, "finish", changes, place, result, fence=claimed.attempt):
+            raise Lost()  # takes the context back, too
+        return True
+
+
+def fail(claimed: Claimed, code: str, message: str, *, where: Q | None = None, losses: int | None = None) -> bool:
+    """End an attempt's trace as failed; False when this attempt runs no more."""
+    with unit_of_work() as changes:
+        place = LockedSession(claimed.session_pk, changes)
+        trace = Trace.objects.get(pk=claimed.pk)
+        return fail_locked(trace, claimed.attempt, code, message, changes, place, where=where, losses=losses)
+
+
+def fail_locked(
+    trace: Trace,
+    attempt: int,
+    code: str,
+    message: str,
+    changes: Changes,
+    place: Place,
+    *,
+    where: Q | None = None,
+    losses: int | None = None,
+) -> bool:
+    error = {"code": storable_text(code, 64) or "failed", "message": storable_text(message, 4000)}
+    result = failed_text(trace.task, error["code"], error["message"])
+    note = {} if losses is None else {"losses": losses}
+    if not conclude(
+        trace, "fail", changes, place, result, error=storable(error), fence=attempt, where=where, note=note
+    ):
+        return False
+    if losses is not None:
+        Trace.objects.filter(pk=trace.pk).update(losses=losses)
+    return True
+
+
+def cancel_locked(trace: Trace, changes: Changes, place: Place, *, by: str, reason: str = "") -> bool:
+    """Cancel under the session's lock; False when it has ended already. Children elsewhere follow after the commit."""
+    note = {"by": by, **({"reason": reason} if reason else {})}
+    if not conclude(trace, "cancel", changes, place, cancelled_text(trace.task, by), note=note):
+        return False
+    children = Trace.objects.filter(parent_id=trace.pk, session_id=trace.session_id, status__in=OPEN).order_by("id")
+    for child in children:
+        cancel_locked(child, changes, place, by=by, reason="parent cancelled")
+    return True
+
+
+def cancel_trace(*, trace_pk: int, session_pk: int, by: str, reason: str = "", changes: Changes) -> bool:
+    """Cancel inside a unit of work; a finished trace is left as it is (False)."""
+    place = LockedSession(session_pk, changes)
+    trace = Trace.objects.get(pk=trace_pk)
+    if trace.status in TERMINAL:
+        return False
+    return cancel_locked(trace, changes, place, by=by, reason=reason)
+
+
+def ask(claimed: Claimed, pending: dict[str, Any], call: tuple[str, str, Any] | None = None) -> bool:
+    """Have a trace wait for an answer; `call` is `(digest, tool, arguments)` of the one call that wants a leave."""
+    with unit_of_work() as changes:
+        LockedSession(claimed.session_pk, changes)
+        trace = Trace.objects.get(pk=claimed.pk)
+        now = database_now()
+        until = now + timedelta(seconds=settings.HUB_TRACE_INPUT_SECONDS)
+        pending = storable({**pending, "expires_at": until.strftime("%Y-%m-%dT%H:%M:%S.%fZ")})
+        asked = {key: value for key, value in pending.items() if key != "schema"}
+        if not move(
+            trace,
+            "ask",
+            changes,
+            fence=claimed.attempt,
+            note={"pending_input": asked},
+            now=now,
+            lease_until=None,
+            pending_input=pending,
+            input_until=until,
+        ):
+            return False
+        records.end_calls(trace)
+        if call is not None:
+            digest, tool, arguments = call
+            Approval.objects.filter(trace_id=trace.pk, digest=digest, status=Approval.ASKED).delete()
+            Approval.objects.create(
+                trace_id=trace.pk,
+                digest=digest,
+                tool=tool,
+                arguments=storable(arguments),
+                asked_at=now,
+                expires_at=until,
+            )
+        return True
+
+
+def answer_trace(
+    *, trace_pk: int, session_pk: int, by: Agent, answer: Any, approve: bool | None, changes: Changes
+) -> None:
+    """Answer what a waiting trace asks; raises `Conflict` when it waits for nothing, `Invalid` for an answer of another kind."""
+    place = LockedSession(session_pk, changes)
+    if not place.lives:
+        raise SessionClosed()
+    trace = Trace.objects.get(pk=trace_pk)
+    now = database_now()
+    pending = trace.pending_input
+    if trace.status != WAITING or pending is None or (trace.input_until is not None and trace.input_until <= now):
+        raise Conflict("This trace waits for nothing.")
+    wants_leave = pending.get("kind") == "approval"
+    if wants_leave != (approve is not None):
+        wanted = '{"approve": true or false}' if wants_leave else '{"answer": …}'
+        raise Invalid(f"This trace waits for {wanted}.", field="approve" if wants_leave else "answer")
+    entry = {"question": pending.get("question"), "kind": pending.get("kind"), "by": by.agent_id}
+    if wants_leave:
+        entry |= {"approved": approve, "call": pending.get("call")}
+        Approval.objects.filter(trace_id=trace.pk, status=Approval.ASKED, expires_at__gt=now).update(
+            status=Approval.GIVEN if approve else Approval.REFUSED, decided_by=by, decided_at=now
+        )
+    else:
+        entry["answer"] = storable(answer, redact=False)
+    if not move(
+        trace,
+        "answer",
+        changes,
+        where=Q(input_until__gt=now),
+        note={"by": by.agent_id, **({"approved": approve} if wants_leave else {})},
+        now=now,
+        pending_input=None,
+        input_until=None,
+        inputs=[*trace.inputs, entry],
+        hints=0,
+        next_hint_at=now + timedelta(seconds=1),
+    ):
+        raise Conflict("This trace waits for nothing.")
+    pk = trace.pk
+    transaction.on_commit(lambda: bell.ring(pk))
+
+
+def expire_input(trace_pk: int) -> bool:
+    """Fail a trace whose question nobody answered in time."""
+    with unit_of_work() as changes:
+        session_pk = Trace.objects.values_list("session_id", flat=True).get(pk=trace_pk)
+        place = LockedSession(session_pk, changes)
+        trace = Trace.objects.get(pk=trace_pk)
+        error = {"code": "input_expired", "message": "Nobody answered in time."}
+        result = failed_text(trace.task, error["code"], error["message"])
+        return conclude(trace, "expire", changes, place, result, error=error, where=Q(input_until__lte=database_now()))
+
+
+def use_approval(claimed: Claimed, digest: str) -> str:
+    """`used` (now, this once), `refused`, or `none` where this exact call has no valid leave. Raises `Lost` for a zombie."""
+    with unit_of_work() as changes:
+        trace = Trace.objects.select_for_update().get(pk=claimed.pk)
+        rows = Approval.objects.filter(trace_id=claimed.pk, digest=digest)
+        latest = rows.order_by("-id").first()
+        if latest is not None and latest.status == Approval.REFUSED:
+            return "refused"
+        now = database_now()
+        if latest is None or latest.status != Approval.GIVEN or latest.expires_at <= now:
+            return "none"
+        note = Note("log", {"level": "info", "text": f"The approval of {latest.tool} was used.", "approval": latest.pk})
+        append_events(trace, claimed.attempt, [note], changes, statuses=[RUNNING])
+        used = rows.filter(pk=latest.pk, status=Approval.GIVEN).update(status=Approval.USED, used_at=now)
+        return "used" if used else "none"

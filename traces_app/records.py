@@ -1,0 +1,116 @@
+"""What an attempt reports, stored: the event, and what it adds up to (goals, tool calls, usage), in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Max
+
+from sessions_app.changes import Changes
+from sessions_app.db import utc_now
+from traces_app.models import Goal, ToolCall, Trace, TraceEvent
+from traces_app.moves import Note, append_events
+from traces_app.redaction import storable, storable_text
+from traces_app.states import GOAL_OPEN, GOAL_STATUSES, RUNNING
+
+REPORTABLE = ("message", "tool_call", "tool_result", "goal", "artifact", "context", "usage", "log")
+MAX_GOALS = 2000
+
+
+def record(trace: Trace, attempt: int, notes: list[Note], changes: Changes) -> list[TraceEvent]:
+    """Store `notes` of the running attempt; raises `moves.Lost` when it does not run any more."""
+    events = append_events(trace, attempt, [_normal(note) for note in notes], changes, statuses=[RUNNING])
+    for event in events:
+        _take_in(trace, attempt, event)
+    return events
+
+
+def _normal(note: Note) -> Note:
+    """The same names whoever reports: goals have `goal_id`, `parent_id`, `title`, `status`; calls have `call_id`, `name`."""
+    data = dict(note.data)
+    if note.type == "goal":
+        goal_id = storable_text(str(data.pop("id", None) or data.get("goal_id") or note.span_id or "goal"), 64)
+        parent = data.pop("parent_goal_id", None) or data.pop("parent", None) or data.get("parent_id")
+        data["goal_id"] = goal_id
+        data["parent_id"] = storable_text(str(parent), 64) if parent else None
+        data["title"] = storable_text(str(data.get("title") or goal_id), 500)
+        data["status"] = data.get("status") if data.get("status") in GOAL_STATUSES else "open"
+        return Note("goal", data, note.span_id, note.parent_id)
+    if note.type in ("tool_call", "tool_result"):
+        data["call_id"] = storable_text(str(data.get("call_id") or data.pop("id", None) or note.span_id or "call"), 64)
+        data["name"] = storable_text(str(data.get("name") or ""), 200)
+        return Note(note.type, data, note.span_id, note.parent_id)
+    if note.type not in REPORTABLE:
+        return Note("log", {"level": "info", "type": note.type, **data}, note.span_id, note.parent_id)
+    return note
+
+
+def _take_in(trace: Trace, attempt: int, event: TraceEvent) -> None:
+    data = event.data
+    if event.type == "goal":
+        _goal(trace, data)
+    elif event.type == "tool_call":
+        ToolCall.objects.update_or_create(
+            trace_id=trace.pk,
+            call_id=data["call_id"],
+            attempt=attempt,
+            defaults={
+                "name": data["name"],
+                "arguments": data.get("arguments") or {},
+                "status": ToolCall.RUNNING,
+                "result": None,
+                "started_at": event.timestamp,
+                "ended_at": None,
+            },
+        )
+    elif event.type == "tool_result":
+        failed = data.get("ok") is False or bool(data.get("error"))
+        outcome = {
+            "status": ToolCall.FAILED if failed else ToolCall.DONE,
+            "result": data.get("error") if failed else data.get("result"),
+            "ended_at": event.timestamp,
+        }
+        known = ToolCall.objects.filter(trace_id=trace.pk, call_id=data["call_id"], attempt=attempt).update(**outcome)
+        if not known:
+            ToolCall.objects.create(
+                trace_id=trace.pk,
+                call_id=data["call_id"],
+                attempt=attempt,
+                name=data["name"],
+                started_at=event.timestamp,
+                **outcome,
+            )
+    elif event.type == "usage":
+        add_usage(trace, data)
+
+
+def _goal(trace: Trace, data: dict[str, Any]) -> None:
+    wanted = {"title": data["title"], "status": data["status"], "parent_goal": data["parent_id"]}
+    if Goal.objects.filter(trace_id=trace.pk, goal_id=data["goal_id"]).update(**wanted):
+        return
+    place = (Goal.objects.filter(trace_id=trace.pk).aggregate(last=Max("position"))["last"] or 0) + 1
+    if place <= MAX_GOALS:
+        Goal.objects.create(trace_id=trace.pk, goal_id=data["goal_id"], position=place, **wanted)
+
+
+def add_usage(trace: Trace, data: Mapping[str, Any]) -> None:
+    """Numbers add up over the attempts; anything else is the latest."""
+    usage = dict(Trace.objects.values_list("usage", flat=True).get(pk=trace.pk))
+    for name, value in data.items():
+        known = usage.get(name, 0)
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        usage[name] = known + value if numeric and isinstance(known, int | float) else value
+    Trace.objects.filter(pk=trace.pk).update(usage=storable(usage))
+
+
+def end_goals(trace: Trace, status: str) -> None:
+    """A trace that has ended has no goal under way."""
+    Goal.objects.filter(trace_id=trace.pk, status__in=GOAL_OPEN).update(status=status)
+
+
+def end_calls(trace: Trace) -> None:
+    """Calls that will never get a result."""
+    ToolCall.objects.filter(trace_id=trace.pk, status=ToolCall.RUNNING).update(
+        status=ToolCall.FAILED, ended_at=utc_now()
+    )
