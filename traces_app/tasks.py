@@ -1,0 +1,23 @@
+"""The Celery task. It carries a key and nothing else; the database decides whether there is something to run."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import shared_task
+
+from sessions_app.db import is_outage
+from traces_app.runner import run_trace
+
+log = logging.getLogger("hub.traces")
+
+
+@shared_task(name="traces.run", ignore_result=True, acks_late=False)
+def run(trace_pk: int) -> None:
+    """Run a trace if it is there to be run. Delivered twice, or late, it does nothing."""
+    try:
+        run_trace(trace_pk)
+    except Exception as error:
+        if not is_outage(error):
+            raise
+        log.warning("a trace could not be run now: %r", error)  # its lease runs out, the sweep rings again
