@@ -1,0 +1,212 @@
+"""A serving process's view of traces: tells the sockets what happened, wakes those who follow one trace, makes the offers.
+
+Hints say only which trace has moved; what is told is read from its rows, from where we last told, so that nobody here
+sees a gap or a double whatever was lost on the way. Everything runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.conf import settings
+
+from sessions_app.db import utc_now
+from sessions_app.protocol.frames import encode
+from sessions_app.realtime.runtime import Runtime
+from sessions_app.realtime.subscriber import Subscriber
+from traces_app import chunks
+from traces_app.keeper import Keeper, ring_celery
+from traces_app.models import Trace
+from traces_app.offers import Offers
+from traces_app.selectors import Followed, event_view, events_after, followed
+
+log = logging.getLogger("hub.traces")
+K = TypeVar("K", int, str)
+
+OVERLAP_SECONDS = 5.0
+LOOK_LIMIT = 2000
+EVENTS_AT_ONCE = 500
+MAX_KNOWN = 50_000
+CROWDED = 200  # frames waiting for a slow reader; from here on it gets states only
+MAX_FOLLOWER_FRAMES = 1000
+
+
+class Follower:
+    """Somebody who follows one trace (an event stream): woken when there is something to read."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.frames: list[str] = []
+
+
+class Board:
+    """One of `RUNTIME_PARTS`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.offers = Offers(runtime)
+        self._followers: dict[int, set[Follower]] = {}
+        self._streams: dict[str, set[Follower]] = {}
+        self._told: OrderedDict[int, int] = OrderedDict()
+        self._pending: dict[int, int] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._looked_until = utc_now()
+        self._keeper = Keeper(None if settings.HUB_BROKERLESS else ring_celery)
+        self._inbox = chunks.Inbox(runtime.live.heard) if settings.HUB_EMBEDDED else None
+
+    def start(self) -> None:
+        if settings.HUB_TRACE_KEEPER:
+            self._keeper.start()
+        if self._inbox is not None:
+            self._inbox.open(self._runtime.loop)
+
+    def stop(self) -> None:
+        self._keeper.stop()
+        if self._inbox is not None:
+            self._inbox.close(self._runtime.loop)
+        if self._task is not None:
+            self._task.cancel()
+        for followers in self._followers.values():
+            for follower in followers:
+                follower.wake.set()
+
+    # Hearing
+
+    def moved(self, hints: list[dict[str, Any]]) -> None:
+        for hint in hints:
+            try:
+                first = hint["last_sequence"] - hint.get("new", 1)
+                self._hear(hint["pk"], hint["session_pk"], first)
+                if hint.get("delegate") is not None:
+                    self.offers.moved(hint["delegate"], hint["status"])
+            except (KeyError, TypeError):
+                log.warning("a hint about a trace could not be read")
+
+    def _hear(self, pk: int, session_pk: int, before: int) -> None:
+        """Something after `before` is new. For a trace that we have told nothing of, that is where telling begins."""
+        for follower in self._followers.get(pk, ()):
+            follower.wake.set()
+        if session_pk in self._runtime.registry.topics:
+            if pk not in self._told:
+                self._remember(pk, before)
+            self._pending[pk] = session_pk
+            if self._task is None or self._task.done():
+                self._task = self._runtime.loop.create_task(self._tell_pending())
+
+    def _remember(self, pk: int, position: int) -> None:
+        self._told[pk] = position
+        self._told.move_to_end(pk)
+        if len(self._told) > MAX_KNOWN:
+            self._told.popitem(last=False)
+
+    async def look(self) -> None:
+        registry = self._runtime.registry
+        begun = utc_now()
+        if registry.topics or self._followers:
+            since = self._looked_until - timedelta(seconds=OVERLAP_SECONDS)
+            rows = await self._runtime.read(_moved_since, since)
+            for pk, session_pk, last_sequence, created_at in rows:
+                known = self._told.get(pk)
+                if known is None:
+                    # New since we last looked: nothing of it was told. Older: we came late, the latest event will do.
+                    known = (
+                        0
+                        if created_at >= self._looked_until - timedelta(seconds=OVERLAP_SECONDS)
+                        else last_sequence - 1
+                    )
+                if last_sequence > known:
+                    self._hear(pk, session_pk, known)
+        self._looked_until = begun
+        await self.offers.look()
+
+    # Telling
+
+    async def _tell_pending(self) -> None:
+        while self._pending:
+            pending, self._pending = self._pending, {}
+            try:
+                await self._tell([pk for pk, session in pending.items() if session in self._runtime.registry.topics])
+            except Exception as error:  # the look comes back to it
+                log.warning("what happened in a trace could not be told: %r", error)
+                return
+
+    async def _tell(self, pks: list[int]) -> None:
+        wanted = [(pk, self._told.get(pk, 0)) for pk in pks]
+        for trace, events in await self._runtime.read(_news, wanted):
+            for event in events:
+                self._tell_event(trace, event)
+            if events:
+                self._remember(trace.pk, events[-1]["sequence"])
+            if events and events[-1]["sequence"] < trace.last_sequence:
+                self._pending[trace.pk] = trace.session_pk
+
+    def _tell_event(self, trace: Followed, event: dict[str, Any]) -> None:
+        topic = self._runtime.registry.topics.get(trace.session_pk)
+        if topic is None:
+            return
+        is_status = event["type"] == "status"
+        frame = encode(
+            "trace",
+            session_id=trace.session_id,
+            trace_id=trace.trace_id,
+            status=event["data"].get("status", trace.status) if is_status else trace.status,
+            agent_id=trace.agent_id,
+            event=event,
+        )
+        for subscriber in topic.followers.values():
+            if is_status or len(subscriber.control) < CROWDED:
+                subscriber.say(frame)
+
+    # Following one trace
+
+    def follow(self, pk: int, trace_id: str) -> Follower:
+        """Give it back with `unfollow`."""
+        follower = Follower()
+        self._followers.setdefault(pk, set()).add(follower)
+        self._streams.setdefault(trace_id, set()).add(follower)
+        return follower
+
+    def unfollow(self, pk: int, trace_id: str, follower: Follower) -> None:
+        _discard(self._followers, pk, follower)
+        _discard(self._streams, trace_id, follower)
+
+    def frame(self, fields: dict[str, Any]) -> None:
+        for follower in self._streams.get(fields["stream_id"], ()):
+            if len(follower.frames) < MAX_FOLLOWER_FRAMES:
+                follower.frames.append(fields["frame"])
+                follower.wake.set()
+
+    def joined(self, subscriber: Subscriber) -> None:
+        self.offers.joined(subscriber)
+
+
+def _discard(followers: dict[K, set[Follower]], key: K, follower: Follower) -> None:
+    mine = followers.get(key, set())
+    mine.discard(follower)
+    if not mine:
+        followers.pop(key, None)
+
+
+def _moved_since(since: Any) -> list[tuple[int, int, int, Any]]:
+    rows = Trace.objects.filter(changed_at__gt=since).order_by("changed_at")
+    return list(rows.values_list("pk", "session_id", "last_sequence", "created_at")[:LOOK_LIMIT])
+
+
+def _news(wanted: list[tuple[int, int]]) -> list[tuple[Followed, list[dict[str, Any]]]]:
+    """Traces and their events after these positions."""
+    traces = followed([pk for pk, _ in wanted])
+    found = []
+    for pk, after in wanted:
+        trace = traces.get(pk)
+        if trace is not None and trace.last_sequence > after:
+            events = [event_view(event, trace.trace_id) for event in events_after(pk, after, EVENTS_AT_ONCE)]
+            found.append((trace, events))
+    return found
+
+
+def board_of(runtime: Runtime) -> Board:
+    return next(part for part in runtime.parts if isinstance(part, Board))
