@@ -195,10 +195,46 @@ LOGGING: dict[str, Any] = {
 }
 
 # The calls upwards, each a short visible list of dotted names (see sessions_app/hooks.py).
-APPEND_HOOKS: list[str] = []
-CLOSE_HOOKS: list[str] = []
-STATUS_HOOKS: list[str] = []
-FRAME_HANDLERS: dict[str, str] = {}
+APPEND_HOOKS: list[str] = ["traces_app.intake.open_traces"]
+CLOSE_HOOKS: list[str] = ["traces_app.intake.cancel_open_traces"]
+STATUS_HOOKS: list[str] = ["traces_app.intake.running_work"]
+FRAME_HANDLERS: dict[str, str] = {
+    "trace.accept": "traces_app.frames.accept",
+    "trace.event": "traces_app.frames.event",
+    "trace.complete": "traces_app.frames.complete",
+    "trace.fail": "traces_app.frames.fail",
+}
+RUNTIME_PARTS: list[str] = ["traces_app.board.Board"]
+
+# Traces. The workers' queue is Redis in production; without it (the embedded hub) workers watch the database themselves.
+HUB_EMBEDDED = env_flag("HUB_EMBEDDED")
+HUB_BROKERLESS = not REDIS_URL
+HUB_CELERY_APP = "hub.celery.app"
+CELERY_BROKER_URL = REDIS_URL or "memory://localhost//"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
+    {"socket_connect_timeout": 1, "socket_timeout": 5, "health_check_interval": 10}
+    if REDIS_URL
+    else {"polling_interval": 0.01}
+)
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = False  # the database knows what was lost, and the sweep brings it back
+CELERY_TASK_DEFAULT_QUEUE = env("HUB_QUEUE", "hub.traces")
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = env_number("HUB_TRACE_STOP_SECONDS", 10)
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # nothing depends on it, and its replies would stay in Redis
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+HUB_TRACE_LEASE_SECONDS = env_number("HUB_TRACE_LEASE_SECONDS", 15)  # a worker that is silent for so long has lost it
+HUB_DELEGATE_LEASE_SECONDS = env_number("HUB_DELEGATE_LEASE_SECONDS", 60)  # the same for a connected agent
+HUB_TRACE_SECONDS = env_number("HUB_TRACE_SECONDS", 600)  # the longest that one attempt may take
+HUB_TRACE_INPUT_SECONDS = env_number("HUB_TRACE_INPUT_SECONDS", 86_400)  # how long a trace waits for an answer
+HUB_TRACE_STOP_SECONDS = env_number("HUB_TRACE_STOP_SECONDS", 10)  # what a stopping worker gives its traces
+HUB_TRACE_HISTORY = int(env_number("HUB_TRACE_HISTORY", 20))  # messages of the talk that an executor is given
+HUB_TRACE_KEEPER = True  # whether serving processes sweep; tests that look at single steps do without
+HUB_WORKER_THREADS = int(env_number("HUB_WORKER_THREADS", 4))  # traces at once in the embedded hub
+HUB_DEFAULT_EXECUTOR = env("HUB_DEFAULT_EXECUTOR", "planner")  # for requires_execution without an agent that can; or ""
+HUB_EXECUTORS: dict[str, str] = {"planner": "traces_app.executors.planner.PlannerExecutor"}
 
 # Rates are per agent and process, per second; 0 is off. A burst is what may come at once.
 HUB_RATE_MESSAGES = env_number("HUB_RATE_MESSAGES", 500)

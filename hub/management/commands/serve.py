@@ -28,6 +28,7 @@ class Command(BaseCommand):
         news = first_start()
         # Imported here: it installs the reactor, which belongs to the process that serves.
         from hub.asgi import application
+        from hub.embedded.worker import WorkerChild
         from hub.server import HubServer
 
         interface = host.replace(":", r"\:")
@@ -37,7 +38,12 @@ class Command(BaseCommand):
             ready_callable=lambda: self._greet(host, port, news),
             signal_handlers=True,
         )
-        server.run()
+        worker = WorkerChild()
+        worker.start()
+        try:
+            server.run()
+        finally:
+            worker.stop()
         self.stdout.write("Stopped.")
 
     def _require_free(self, host: str, port: int) -> None:

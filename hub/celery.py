@@ -1,0 +1,36 @@
+"""The workers' application: `celery -A hub worker`. The database decides who runs what; the queue only rings."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hub.settings")
+
+from celery import Celery
+from celery.signals import worker_init, worker_ready, worker_shutting_down
+
+app = Celery("hub")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["traces_app"])
+
+
+@worker_init.connect
+def _before_any_fork(**_: Any) -> None:
+    from hub.embedded.worker import prepare
+
+    prepare()
+
+
+@worker_ready.connect
+def _ready(**_: Any) -> None:
+    from hub.embedded.worker import begin
+
+    begin(app)
+
+
+@worker_shutting_down.connect
+def _shutting_down(**_: Any) -> None:
+    from hub.embedded.worker import hand_back_soon
+
+    hand_back_soon()

@@ -1,0 +1,105 @@
+"""Executors for tests, named `python:tests.executors:…`. What they do is in `executor_config` or the task's text."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from traces_app.executors.contract import Completed, Failed, NeedsApproval, NeedsInput, Outcome, Report, Request
+
+
+def echo(request: Request, report: Report) -> Completed:
+    """As fast as it gets."""
+    return Completed(f"done: {request.task}")
+
+
+def steps(request: Request, report: Report) -> Completed:
+    """`config`: `steps` (30), `seconds` each (0.05). Each step is a goal, a call and its result."""
+    number, seconds = int(request.config.get("steps", 30)), float(request.config.get("seconds", 0.05))
+    for step in range(1, number + 1):
+        report.goal(f"g{step}", f"step {step}", status="running")
+        report.tool_call(f"c{step}", "work", {"step": step})
+        time.sleep(seconds)
+        report.tool_result(f"c{step}", "work", {"step": step})
+        report.goal(f"g{step}", f"step {step}", status="done")
+    return Completed(f"{number} steps in attempt {request.attempt}", context_patch={"focus_module": "core"})
+
+
+def sleeper(request: Request, report: Report) -> Completed:
+    """Sleeps in small pieces for `config.seconds`, and can be cancelled between them."""
+    end = time.monotonic() + float(request.config.get("seconds", 30))
+    while time.monotonic() < end:
+        report.check()
+        time.sleep(0.02)
+    return Completed("slept")
+
+
+def deaf(request: Request, report: Report) -> Completed:
+    """Blocks, swallows everything, and never looks up."""
+    end = time.monotonic() + float(request.config.get("seconds", 30))
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.05)
+        except BaseException:
+            continue
+    report.log("a late word")
+    return Completed("a late result")
+
+
+async def asynchronous(request: Request, report: Report) -> Completed:
+    await asyncio.sleep(0.01)
+    return Completed(f"async: {request.task}")
+
+
+def talker(request: Request, report: Report) -> Completed:
+    """Streams its answer in pieces."""
+    words = [f"word{index} " for index in range(int(request.config.get("words", 200)))]
+    for word in words:
+        report.chunk(word)
+        time.sleep(0.002)
+    return Completed("".join(words))
+
+
+def asks(request: Request, report: Report) -> Outcome:
+    """Asks for a colour first."""
+    if not request.inputs:
+        return NeedsInput("Which colour?", {"type": "string"})
+    return Completed(f"painted {request.inputs[-1]['answer']}")
+
+
+def careful(request: Request, report: Report) -> Outcome:
+    """Deletes a file (it writes down how often) only with a person's leave for exactly that call."""
+    call = {"path": request.config.get("path", "x"), "force": True}
+    if not report.approved("delete_file", call):
+        return NeedsApproval("delete_file", call, "May I delete it?")
+    with Path(request.config["journal"]).open("a") as journal:
+        journal.write(f"{os.getpid()}\n")
+    return Completed("deleted")
+
+
+def broken(request: Request, report: Report) -> Completed:
+    raise ValueError("a secret inside")
+
+
+def refuses(request: Request, report: Report) -> Failed:
+    return Failed("not_found", "There is no such file.")
+
+
+def leaks(request: Request, report: Report) -> Completed:
+    report.tool_call("c1", "login", {"user": "me", "password": "hunter2hunter2"})
+    report.log("Authorization: Bearer abcdefghijklmnopqrstuvwxyz012345")
+    report.tool_result(
+        "c1", "login", {"api_key": "sk-abcdefghijklmnopqrstuvwxyz", "nul": "a\0b", "deep": [[[1]]], "big": 10**30}
+    )
+    return Completed("ok")
+
+
+def journal(request: Request, report: Report) -> Completed:
+    """Writes one line into `config.journal` per call."""
+    with Path(request.config["journal"]).open("a") as file:
+        file.write(f"{request.trace_id} {request.attempt}\n")
+    time.sleep(float(request.config.get("seconds", 0)))
+    report.check()
+    return Completed("written")
