@@ -9,6 +9,8 @@ from traces_app.planner.verbs import END, START, VERB_AHEAD_EN, VERB_AHEAD_ZH
 
 MAX_REQUEST = 4000
 MAX_CLAUSES = 12
+MAX_CLAUSE = 300
+"""Characters of one clause: patterns with several open ends take more than linear time."""
 
 _QUOTES = re.compile(
     r"`([^`\n]{1,400})`|\"([^\"\n]{1,400})\"|“([^”\n]{1,400})”|「([^」\n]{1,400})」|『([^』\n]{1,400})』|《([^》\n]{1,400})》"
@@ -104,7 +106,7 @@ def read_request(text: str) -> Request:
     marked = _QUOTES.sub(keep, text)
     clauses = []
     for piece in _HARD.split(marked):
-        for part in _soft(piece):
+        for part in _soft(piece[:MAX_CLAUSE]):
             body, courteous = _without_courtesies(part)
             if courteous or body:
                 clauses.append(Clause(body, bool(_DETAIL.search(part)), courteous))

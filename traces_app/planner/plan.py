@@ -15,7 +15,7 @@ from typing import Any
 
 from traces_app.planner.clauses import MARK, Clause, Request, negated, read_request
 from traces_app.planner.goals import outline
-from traces_app.planner.targets import NAME, Target, find_path, is_pathlike, read_target
+from traces_app.planner.targets import NAME, Target, find_path, names_a_file, read_target
 from traces_app.planner.tasks import (
     Call,
     Facts,
@@ -219,11 +219,10 @@ class _Reader:
         target = read_target(rest, request)
         if target.residue and not (target.project or target.names or target.this or target.topic):
             return Refusal("unsupported", "outside", request.quoted(clause.text)[:120])
-        if len(target.names) == 1 and is_pathlike(target.names[0]) and not target.names[0].endswith(".py"):
-            name = target.names[0]
-            if "." in name.rpartition("/")[2]:  # a file that is not Python: it can be shown, not understood
-                self._tasks.append(ReadFile(name))
-                return None
+        if len(target.names) == 1 and names_a_file(target.names[0]):
+            # Not Python: it can be shown, not understood.
+            self._tasks.append(ReadFile(target.names[0]))
+            return None
         return self._target(target, clause, request)
 
     def _target(self, target: Target, clause: Clause, request: Request) -> Refusal | None:

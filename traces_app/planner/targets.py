@@ -8,7 +8,9 @@ from typing import Literal
 
 from traces_app.planner.clauses import MARK, Request
 from traces_app.planner.verbs import END, START
+from traces_app.workspace.project import LANGUAGES
 
+_OTHER_EXTENSIONS = frozenset({"txt", "cfg", "ini", "lock", "env", "log", "csv", "conf", "properties", "gradle", "in"})
 Topic = Literal["cycles", "dependencies", "entry_points", "tests", "problems", "modules", "structure"]
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*"
@@ -162,5 +164,7 @@ def find_path(text: str, request: Request) -> str | None:
     return path[0].rstrip(".") or path[0] if path else None
 
 
-def is_pathlike(name: str) -> bool:
-    return _PATH.fullmatch(name) is not None
+def names_a_file(name: str) -> bool:
+    """A file that is no Python module, by its extension: `core.app` is a module, `package.json` is none."""
+    extension = name.rpartition("/")[2].rpartition(".")[2].lower()
+    return "." in name and extension != "py" and (extension in LANGUAGES or extension in _OTHER_EXTENSIONS)

@@ -12,7 +12,6 @@ from traces_app.tools import Registry, Tool, ToolContext, ToolError, check, tool
 from traces_app.workspace.roots import Roots
 from traces_app.workspace.tools import workspace_registry
 
-
 TWO_NUMBERS = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
