@@ -178,7 +178,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "OAS_VERSION": "3.1.0",
     "DESCRIPTION": "Durable, real-time conversations between agents. The wire contract, protocol 1.",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["sessions_app.rest.document.add_the_rest"],
+    "POSTPROCESSING_HOOKS": ["traces_app.rest.shapes.add_traces", "sessions_app.rest.document.add_the_rest"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

@@ -7,6 +7,7 @@ from sessions_app import health
 
 urlpatterns = [
     path("api/", include("sessions_app.rest.urls")),
+    path("api/", include("traces_app.rest.urls")),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", health.metrics),

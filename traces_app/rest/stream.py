@@ -1,0 +1,113 @@
+"""`GET traces/{id}/stream`: a trace's log as server-sent events; replay, then live, then `end`.
+
+It reads rows and is woken by hints, so it does not matter which process the work runs in, or when it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+
+from sessions_app.keys import Principal, bad_keys
+from sessions_app.protocol.errors import HubError, Invalid, MethodNotAllowed, Unavailable
+from sessions_app.protocol.jsontext import dumps
+from sessions_app.realtime.runtime import Runtime, get_runtime
+from sessions_app.rest import quotas
+from traces_app.board import board_of
+from traces_app.selectors import Followed, TraceAccess, event_view, events_after, find_trace, followed
+from traces_app.states import TERMINAL
+
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+PAGE = 200
+COMMENT_SECONDS = 15.0
+CHECK_SECONDS = 2.0
+
+
+async def stream(request: HttpRequest, trace_id: str) -> HttpResponseBase:
+    if request.method not in ("GET", "HEAD"):
+        raise MethodNotAllowed(allowed=["GET", "HEAD"])
+    runtime = get_runtime()
+    await runtime.ready.wait()
+    if runtime.stopping:
+        raise Unavailable(stored=False)
+    principal = await runtime.authenticate(request.headers.get("Authorization"))
+    quotas.requests().take(principal.agent_pk)
+    access = await runtime.read(find_trace, trace_id, principal)
+    last = (await runtime.read(followed, [access.pk]))[access.pk].last_sequence
+    after = _position(request, last)
+    response = StreamingHttpResponse(
+        _events(runtime, principal, access, after) if request.method == "GET" else (), content_type="text/event-stream"
+    )
+    response["Cache-Control"] = "private, no-store"
+    response["Vary"] = "Authorization"
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+def _position(request: HttpRequest, last_sequence: int) -> int:
+    for name, given in (("Last-Event-ID", request.headers.get("Last-Event-ID")), ("after", request.GET.get("after"))):
+        if given is None:
+            continue
+        if _NUMBER.fullmatch(given) is None or int(given) > last_sequence:
+            raise Invalid("That is no sequence of this trace.", field=name, last_sequence=last_sequence)
+        return int(given)
+    return 0
+
+
+async def _events(runtime: Runtime, principal: Principal, access: TraceAccess, position: int) -> AsyncIterator[str]:
+    board = board_of(runtime)
+    # Registered before the first page is read: what is committed from now on wakes us.
+    follower = board.follow(access.pk, access.trace_id)
+    now = runtime.loop.time
+    said, checked = now(), now()
+    yield ": connected\n\n"
+    try:
+        while True:
+            follower.wake.clear()
+            frames, follower.frames = follower.frames, []
+            for frame in frames:
+                yield f"event: chunk\ndata: {frame}\n\n"
+            trace, page = await runtime.read(_page, access, position)
+            for sequence, kind, text in page:
+                yield f"event: {kind}\nid: {sequence}\ndata: {text}\n\n"
+                position = sequence
+            if frames or page:
+                said = now()
+            if position < trace.last_sequence and page:
+                continue
+            if trace.status in TERMINAL and position >= trace.last_sequence:
+                end = {"trace_id": trace.trace_id, "status": trace.status, "last_sequence": trace.last_sequence}
+                yield f"event: end\ndata: {dumps(end)}\n\n"
+                return
+            if runtime.stopping:
+                return
+            try:
+                await asyncio.wait_for(follower.wake.wait(), CHECK_SECONDS)
+            except TimeoutError:
+                pass
+            if now() - checked >= CHECK_SECONDS:
+                checked = now()
+                await _check(runtime, principal, access)
+            if now() - said >= COMMENT_SECONDS:
+                said = now()
+                yield ": still here\n\n"
+    except HubError:  # the key, the place or the database has gone: the client comes back and learns which
+        return
+    finally:
+        board.unfollow(access.pk, access.trace_id, follower)
+
+
+async def _check(runtime: Runtime, principal: Principal, access: TraceAccess) -> None:
+    gone: set[int] = await runtime.read(bad_keys, {principal.key_pk})
+    if gone:
+        raise Unavailable(stored=False)
+    await runtime.read(find_trace, access.trace_id, principal)
+
+
+def _page(access: TraceAccess, after: int) -> tuple[Followed, list[tuple[int, str, str]]]:
+    trace = followed([access.pk])[access.pk]
+    events = events_after(access.pk, after, PAGE)
+    return trace, [(event.sequence, event.type, dumps(event_view(event, access.trace_id))) for event in events]
