@@ -30,6 +30,11 @@ SEARCH_CHARACTERS = 200
 READ_SECONDS = 5.0
 
 
+def is_key(text: str) -> bool:
+    """Whether `text` can be a row's integer key."""
+    return text.isascii() and text.isdigit() and int(text[:20]) < 1 << 63
+
+
 class BoundedChangeList(ChangeList):
     """One page of a list of any length: reads a row more than it shows instead of counting, sorts by one indexed column."""
 
@@ -119,7 +124,7 @@ class HubAdmin(ModelAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         term = search_term.strip()
-        if not term:
+        if not term or not self.search_fields:
             return queryset, False
         if len(term) > SEARCH_CHARACTERS or "\0" in term:
             return queryset.none(), False
@@ -149,7 +154,7 @@ class HubAdmin(ModelAdmin):
         selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
         if request.POST.get("select_across", "0") != "0" or len(selected) > self.list_per_page:
             return "An action is for one page of rows at the most."
-        if not all(key.isascii() and key.isdigit() and len(key) < 20 for key in selected):
+        if not all(map(is_key, selected)):
             return "There are no such rows."
         return None
 

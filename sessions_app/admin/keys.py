@@ -19,7 +19,7 @@ from django.urls import URLPattern, path
 from django.utils.cache import add_never_cache_headers
 from django.utils.html import format_html
 
-from sessions_app.admin.base import HubAdmin
+from sessions_app.admin.base import HubAdmin, is_key
 from sessions_app.admin.fields import one_line
 from sessions_app.admin.filters import AgentFilter, ChoiceFilter
 from sessions_app.admin.reading import starts_with
@@ -155,7 +155,10 @@ class ApiKeyAdmin(HubAdmin):
 
     def _form(self, request: HttpRequest) -> KeyForm:
         if request.method == "POST":
-            return KeyForm(request.POST)
+            given = request.POST.copy()
+            if not is_key(given.get("agent", "")):
+                given["agent"] = ""  # the widget would ask the database for it
+            return KeyForm(given)
         named = request.GET.get("agent", "")
         agent = Agent.objects.filter(agent_id=named).first() if AGENT_ID.fullmatch(named) else None
         return KeyForm(initial={"agent": None if agent is None else agent.pk, "once": secrets.token_urlsafe(16)})

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from sessions_app.admin import text
-from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.admin.base import ReadOnlyAdmin, is_key
 from sessions_app.admin.conversation import names
 from sessions_app.admin.filters import MessageSessionFilter, SentFilter
 from sessions_app.models import Message, Session
@@ -58,7 +58,8 @@ class MessageAdmin(ReadOnlyAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request).select_related("session", "sender")
         rows = rows.only("id", "sequence", "kind", "created_at", "session__public_id", "sender__agent_id")
-        return rows.annotate(head=Left("content", LIST_CHARACTERS * 4 + 1))
+        rows = rows.annotate(head=Left("content", LIST_CHARACTERS * 4 + 1))
+        return rows.order_by()
 
     def get_ordering(self, request: HttpRequest) -> list[str | Combinable]:
         # Inside one session the key's order is not the session's: the index on (session, sequence) must do it.
@@ -82,7 +83,7 @@ class MessageAdmin(ReadOnlyAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         key = message_key(object_id)
-        if key is None and object_id.isascii() and object_id.isdigit() and len(object_id) < 20:
+        if key is None and is_key(object_id):
             key = int(object_id)
         found = None if key is None else Message.objects.select_related("session", "sender").filter(pk=key).first()
         if found is None:

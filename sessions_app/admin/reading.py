@@ -23,11 +23,13 @@ class TooSlow(Exception):
 def read_time_limit(seconds: float) -> Iterator[None]:
     """Give up what is read inside after `seconds` (PostgreSQL: each statement); raises `TooSlow`."""
     if on_postgres():
+        is_inner = connection.in_atomic_block
         try:
-            with transaction.atomic():
-                with connection.cursor() as cursor:
-                    cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
                 yield
+                if is_inner:  # LOCAL is up to the end of the outermost transaction
+                    cursor.execute("SET LOCAL statement_timeout = DEFAULT")
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) != "57014":  # query_canceled
                 raise
