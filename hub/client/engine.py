@@ -158,6 +158,11 @@ class Engine:
         return self._socket is not None and self._socket.open
 
     @property
+    def last_attempt(self) -> float | None:
+        """When the last connection attempt began, on the monotonic clock."""
+        return self._socket.link.backoff.tried_at if self._socket is not None else None
+
+    @property
     def last_failure(self) -> str:
         return self._socket.last_failure if self._socket is not None else ""
 

@@ -35,6 +35,7 @@ def serve(backend: Backend) -> Iterator[Hub]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_five_hundred_messages_ten_cuts_and_two_kills_have_their_effects_once(serve: Hub, tmp_path: Path) -> None:
     keys = serve.create_agents(["boss", "worker"])
     count, state, seen = 500, tmp_path / "worker.db", tmp_path / "seen"
@@ -101,6 +102,7 @@ async def test_five_hundred_messages_ten_cuts_and_two_kills_have_their_effects_o
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_after_a_restart_everybody_comes_back_spread_out(serve: Hub) -> None:
     """`HUB_TEST_CLIENTS=1000` runs it in the size of the promise."""
     count = int(os.environ.get("HUB_TEST_CLIENTS", "200"))
@@ -109,6 +111,7 @@ async def test_after_a_restart_everybody_comes_back_spread_out(serve: Hub) -> No
     keys = {row["agent_id"]: row["api_key"] for row in map(json.loads, rows)}
     clients = [A2ASessionClient(serve.url, name, keys[name]) for name in names]
     back: dict[str, float] = {}
+    tried: dict[str, float] = {}
     everybody = asyncio.Event()
     restarted = 0.0
 
@@ -117,6 +120,7 @@ async def test_after_a_restart_everybody_comes_back_spread_out(serve: Hub) -> No
         def note(state: str, error: BaseException | None) -> None:
             if state == "connected" and restarted:
                 back.setdefault(client.agent_id, time.monotonic() - restarted)
+                tried.setdefault(client.agent_id, client._engine.last_attempt or 0.0)
                 if len(back) == count:
                     everybody.set()
 
@@ -135,11 +139,12 @@ async def test_after_a_restart_everybody_comes_back_spread_out(serve: Hub) -> No
         for start in range(0, count, 50):
             with contextlib.suppress(Exception):
                 await asyncio.gather(*(client.close() for client in clients[start : start + 50]))
-    times = sorted(back.values())
-    windows = [sum(at <= other < at + 0.2 for other in times) for at in times]
+    # What clients decide is when they knock. A hub that is starting lets those of its last second in together.
+    knocks = sorted(tried.values())
+    fullest = max(sum(at <= other < at + 0.2 for other in knocks) for at in knocks)
+    slowest = max(back.values())
     print(
-        f"{count} clients: all back after {times[-1]:.1f} s; fullest 200 ms: {max(windows)} ({max(windows) / count:.0%})"
+        f"{count} clients: all back after {slowest:.1f} s; fullest 200 ms: {fullest} attempts ({fullest / count:.0%})"
     )
-    assert times[-1] < 30
-    # Spread over seconds; without jitter all of them would be in one window.
-    assert max(windows) < count / 4
+    assert slowest < 30
+    assert fullest < count * 0.15

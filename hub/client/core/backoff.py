@@ -30,7 +30,7 @@ class Backoff:
         self._uniform = uniform
         self.failures = 0
         self._opened_at: float | None = None
-        self._tried_at: float | None = None
+        self.tried_at: float | None = None
 
     @property
     def ceiling(self) -> float:
@@ -38,7 +38,7 @@ class Backoff:
 
     def trying(self, now: float) -> None:
         """An attempt starts."""
-        self._tried_at = now
+        self.tried_at = now
 
     def opened(self, now: float) -> None:
         """The attempt led to a working connection."""
@@ -57,6 +57,6 @@ class Backoff:
         if retry_after is not None:
             delay += retry_after
         at = now + delay
-        if self._tried_at is not None:
-            at = max(at, self._tried_at + self.min_gap)
+        if self.tried_at is not None:
+            at = max(at, self.tried_at + self.min_gap)
         return at
