@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import DisallowedHost, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import connection
 from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions as drf
@@ -66,7 +67,12 @@ def as_refusal(error: BaseException, *, where: str, writing: bool = False) -> Hu
     return errors.Internal()
 
 
-_TRANSLATED: tuple[tuple[type[BaseException], type[HubError]], ...] = (
+def bad_host() -> HubError:
+    return errors.Invalid("That Host is not served here.")
+
+
+_TRANSLATED: tuple[tuple[type[BaseException], Callable[[], HubError]], ...] = (
+    (DisallowedHost, bad_host),
     (Http404, errors.NotFound),
     (RequestDataTooBig, errors.TooLarge),
     (SuspiciousOperation, errors.Invalid),

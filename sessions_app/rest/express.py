@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from sessions_app.protocol.errors import Invalid
 from sessions_app.protocol.limits import FRAME_BYTES
 from sessions_app.rest import hot
 from sessions_app.rest.answers import Answer
-from sessions_app.rest.errors import error_answer
+from sessions_app.rest.errors import bad_host, error_answer
 from sessions_app.rest.hot import ClientGone
 from sessions_app.rest.metrics import count
 from sessions_app.rest.reading import declared_too_large
@@ -29,7 +28,7 @@ T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 PREFIX = "/api/a2a/sessions/"
 _ROUTES = [
@@ -109,7 +108,7 @@ class Express:
             if host_is_allowed(request.headers.get("host", "")):
                 answer = await hot.answer(request, handlers, *ids)
             else:
-                answer = error_answer(Invalid("That Host is not served here."))
+                answer = error_answer(bad_host())
         except ClientGone:
             count(request.method, 499, time.perf_counter() - begun)
             return

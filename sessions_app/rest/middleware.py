@@ -50,6 +50,8 @@ class ApiMiddleware:
             except Exception as error:
                 response = _refused(request, error)
             seen.status = response.status_code
+            if not response.streaming and response.status_code != 204:
+                response.headers.setdefault("Content-Length", str(len(response.content)))  # type: ignore[attr-defined]
             return response
 
 

@@ -19,12 +19,12 @@ from sessions_app.rest.express import Express
 from sessions_app.services.agents import register_agent
 
 BASE = "http://testserver"
-django_application = get_asgi_application()
+django_application: Any = get_asgi_application()
 
 
 def forget_everything() -> None:
     for module in (hot, identities, keys, members, quotas):
-        module.forget_everything()  # type: ignore[attr-defined]
+        module.forget_everything()
     hooks._resolved.cache_clear()
 
 

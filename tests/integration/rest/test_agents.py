@@ -40,16 +40,18 @@ async def test_an_agent_that_there_is_not_is_not_found(a: Door, name: str) -> No
 async def test_an_agent_gives_itself_delegate_or_nothing_and_no_more(a: Door) -> None:
     assert (await a.patch("agents/me", {"executor": "delegate"})).json()["executor"] == "delegate"
     assert (await a.patch("agents/me", {"executor": None})).json()["executor"] is None
-    for body in (
+    bodies: list[dict[str, Any]] = [
         {"executor": "planner"},
         {"executor": "python:os:system"},
         {"executor_config": {"root": "/"}},
         {"context_strategy": "shared"},
         {"is_active": True},
-    ):
+    ]
+    for body in bodies:
         refused = await a.patch("agents/me", body)
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), body
-    for body in ({"accepts": "everybody"}, {"accepts": None}, {"name": "a\nb"}, {"skills": "x"}):
+    for wrong in ({"accepts": "everybody"}, {"accepts": None}, {"name": "a\nb"}, {"skills": "x"}):
+        body = {**wrong}
         assert (await a.patch("agents/me", body)).status_code == 400, body
 
 

@@ -40,9 +40,7 @@ async def test_the_initiator_is_the_caller_wherever_it_stands_in_the_list(a: Doo
     assert [(p["unread"], p["cursor"]) for p in shown["participants"]] == [(0, 0), (1, 0), (1, 0)]
 
 
-async def test_the_public_url_of_the_settings_wins_over_the_request(
-    a: Door, b: Door, settings: Settings
-) -> None:
+async def test_the_public_url_of_the_settings_wins_over_the_request(a: Door, b: Door, settings: Settings) -> None:
     settings.HUB_PUBLIC_URL = "https://hub.example.org/base"
     headers = {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http", "Daphne-Root-Path": "/x"}
     opened = (await a.post("sessions", {"participants": ["b"]}, headers=headers)).json()
