@@ -12,7 +12,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
     parser.add_argument("--data", metavar="DIR", help="where the hub keeps its data (.hub beside manage.py)")
     parser.add_argument(
-        "--root", action="append", metavar="DIR", default=None, help="a directory that built-in tools may read; none by default"
+        "--root",
+        action="append",
+        metavar="DIR",
+        default=None,
+        help="a directory that built-in tools may read; none by default",
     )
 
 

@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("hub", "traces_app", "sessions_app")
 MOST_LINES = 450
+MOST_LINES_OF_TESTS = 800
 
 # Of two rooms the longer name counts: `hub.client.session` is in `hub.client`, not in `hub`.
 LAYERS = ("sessions_app.protocol", "sessions_app", "traces_app", "hub")
@@ -24,7 +25,12 @@ LIGHT = {
     # who                     what of this house it may import
     "sessions_app.protocol": ("sessions_app.protocol",),
     "hub.client": ("hub.client", "sessions_app.protocol"),
-    "hub.cli": ("hub.cli", "hub.client", "sessions_app.protocol"),
+    "hub.cli": ("hub.cli", "hub.client", "traces_app.workspace", "sessions_app.protocol"),
+    "traces_app.workspace": (
+        "traces_app.workspace",
+        "traces_app.tools",
+        "sessions_app.protocol",
+    ),  # pure: the terminal agent shares it
 }
 SERVER_LIBRARIES = (
     "django", "channels", "channels_redis", "rest_framework", "drf_spectacular", "celery", "kombu", "daphne", "twisted",
@@ -94,11 +100,15 @@ def wrong_arrows(root: Path) -> list[str]:
 
 
 def too_long(root: Path) -> list[str]:
-    """Each module that has too many lines, the tests included; migrations are generated."""
+    """Each module that has too many lines. Migrations are generated; tests may hold tables of cases, so they get more."""
     paths = [path for _, path in modules(root)] + sorted((root / "tests").rglob("*.py"))
     written = [path for path in paths if "migrations" not in path.parts]
-    counted = [(path, len(path.read_text(encoding="utf-8").splitlines())) for path in written]
-    return [f"{path.relative_to(root)}: {lines} lines" for path, lines in counted if lines > MOST_LINES]
+    counted = [(path.relative_to(root), len(path.read_text(encoding="utf-8").splitlines())) for path in written]
+    return [
+        f"{path}: {lines} lines"
+        for path, lines in counted
+        if lines > (MOST_LINES_OF_TESTS if path.parts[0] == "tests" else MOST_LINES)
+    ]
 
 
 def test_imports_run_downwards_only() -> None:
