@@ -15,7 +15,7 @@ from typing import Any
 
 from traces_app.planner.clauses import MARK, Clause, Request, negated, read_request
 from traces_app.planner.goals import outline
-from traces_app.planner.targets import NAME, Target, find_path, names_a_file, read_target
+from traces_app.planner.targets import NAME, Target, find_path, find_paths, names_a_file, read_target
 from traces_app.planner.tasks import (
     Call,
     Facts,
@@ -259,7 +259,9 @@ class _Reader:
             if target.explicit or target.project or target.topic:
                 return self._target(target, clause, request)
             return Refusal("unsupported", "which_file", request.quoted(clause.text)[:120])
-        self._tasks.append(_read_task(path, rest))
+        several = find_paths(rest)
+        for each in several if path in several else [path]:
+            self._tasks.append(_read_task(each, rest))
         return None
 
     def _show(self, verb: Verb, clause: Clause, request: Request) -> Refusal | None:

@@ -59,7 +59,7 @@ _TOPIC_PATTERNS: tuple[tuple[Topic, str], ...] = (
     (
         "structure",
         r"架构|结构|设计|关键组件|核心组件|组件|依赖关系|依赖|导入|关键|类|函数|方法|实现|概况|概貌|整体情况"
-        rf"|{START}(?:architecture|structure|design|layout|components?|classes|functions|methods|imports|organi[sz]ation"
+        rf"|{START}(?:architecture|structured?|organi[sz]ed|design|layout|components?|classes|functions|methods|imports|organi[sz]ation"
         rf"|details?|it works?|works?){END}",
     ),
 )
@@ -162,6 +162,11 @@ def find_path(text: str, request: Request) -> str | None:
     if mark and (path is None or mark.start() < path.start()):
         return request.quoted(mark[0])
     return path[0].rstrip(".") or path[0] if path else None
+
+
+def find_paths(text: str) -> list[str]:
+    """All that is written like a path, in order."""
+    return list(dict.fromkeys(path.rstrip(".") or path for path in _PATH.findall(text)))
 
 
 def names_a_file(name: str) -> bool:

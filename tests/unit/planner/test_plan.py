@@ -308,6 +308,11 @@ def test_several_requests_become_several_tasks_in_order() -> None:
     assert found.tasks == (ListDirectory("src"), ReadFile("README.md"), report("core"), Search("TODO"))
 
 
+def test_several_files_of_one_clause_are_all_read() -> None:
+    assert planned("read a/b.py and c.md").tasks == (ReadFile("a/b.py"), ReadFile("c.md"))
+    assert planned("读取 a/b.py、c.md 和 d.txt").tasks == (ReadFile("a/b.py"), ReadFile("c.md"), ReadFile("d.txt"))
+
+
 def test_the_goals_show_every_step_with_its_tool() -> None:
     goals = planned("读取 README.md，然后重点分析core模块").goals
     assert [(g.goal_id, g.parent_id, g.step.tool if g.step else None) for g in goals] == [
