@@ -42,7 +42,6 @@ class Feed:
     recovered: bool = True
     written: int = 0
     queued: bool = False
-    started: bool = True
     read_told: int = 0
     waiting: deque[Committed] = field(default_factory=deque)
     sent_here: set[int] = field(default_factory=set)

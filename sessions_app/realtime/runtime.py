@@ -27,7 +27,7 @@ from sessions_app.protocol.errors import HubError, Unavailable
 from sessions_app.protocol.frames import encode
 from sessions_app.rates import Rates
 from sessions_app.realtime import places, presence
-from sessions_app.realtime.feed import Feed
+from sessions_app.realtime.acknowledgements import Acknowledgements
 from sessions_app.realtime.hints import Doorbell, LayerHints
 from sessions_app.realtime.live import LiveText
 from sessions_app.realtime.parts import Part
@@ -70,10 +70,9 @@ class Runtime:
         self._looked_until = utc_now() - timedelta(seconds=OVERLAP_SECONDS)
         self._process_pk: int | None = None
         self._present: dict[int, bool] = {}
-        self._written: dict[Feed, Subscriber] = {}
-        self._marks: dict[Feed, list[tuple[float, int]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._starting: asyncio.Task[None] | None = None
+        self.acks = Acknowledgements(self.registry, self.writer)
         self.live = LiveText(self)
         self.parts: list[Part] = [make(self) for make in runtime_parts()]
 
@@ -119,7 +118,7 @@ class Runtime:
             await asyncio.wait_for(self.registry.empty.wait(), settings.HUB_CLOSE_SECONDS)
         except TimeoutError:
             log.info("%d sockets did not close in time", len(self.registry.subscribers))
-        for task in self._tasks:
+        for task in [*self._tasks, *([self._starting] if self._starting is not None else [])]:
             task.cancel()
         for part in self.parts:
             part.stop()
@@ -136,7 +135,8 @@ class Runtime:
     async def _every(
         self, seconds: float, action: Callable[[], Awaitable[Any]], early: asyncio.Event | None = None
     ) -> None:
-        while True:
+        # The flag, because a cancellation that meets a ringing event is swallowed by `wait_for` (Python 3.11).
+        while not self.stopping:
             if early is None:
                 await asyncio.sleep(seconds)
             else:
@@ -336,11 +336,6 @@ class Runtime:
             self.registry.deliver(SessionChange(state.pk, [], state=state, context=context))
         topic.members_revision, topic.context_revision = state.members_revision, state.context_revision
 
-    def wrote(self, subscriber: Subscriber, feed: Feed) -> None:
-        """A subscriber has written up to `feed.written`; where that counts as read later, remember when."""
-        if subscriber.acknowledges_itself:
-            self._written[feed] = subscriber
-
     async def _tick(self) -> None:
         now = time.monotonic()
         for subscriber in list(self.registry.subscribers):
@@ -348,33 +343,8 @@ class Runtime:
             if since is not None and now - since > settings.HUB_STALL_SECONDS:
                 log.info("%s takes nothing, closing", subscriber.connection_id)
                 subscriber.abandon(TOO_SLOW)
-        self._acknowledge_what_was_written(now)
+        self.acks.tick(now)
         await self._flush_presence()
-
-    def _acknowledge_what_was_written(self, now: float) -> None:
-        """Automatic acknowledgement: what was written, on a socket that is still open long enough after."""
-        for feed in self._written:
-            self._marks.setdefault(feed, []).append((now, feed.written))
-        followers, self._written = self._written, {}
-        for feed, marks in list(self._marks.items()):
-            subscriber = followers.get(feed) or self.registry.follower(feed)
-            if subscriber is None:
-                del self._marks[feed]
-                continue
-            due = [at for at in marks if now - at[0] >= settings.HUB_AUTO_ACK_SECONDS]
-            if due:
-                self.acknowledge(subscriber, feed, due[-1][1])
-                self._marks[feed] = marks[len(due) :]
-                if not self._marks[feed]:
-                    del self._marks[feed]
-
-    def acknowledge(
-        self, subscriber: Subscriber, feed: Feed, up_to: int, done: Callable[[CursorNow | HubError], None] | None = None
-    ) -> None:
-        """Queue a cursor move for this subscriber's agent."""
-        if up_to > feed.acked or done is not None:
-            move = CursorMove(feed.session_pk, subscriber.principal.agent_pk, feed.agent_id, up_to)
-            self.writer.move_cursor(move, done)
 
     async def _flush_presence(self) -> None:
         if self._process_pk is None:

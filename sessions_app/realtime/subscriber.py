@@ -177,7 +177,7 @@ class Subscriber:
         if shown:
             await self._send_messages(feed, shown)
         feed.written = feed.position
-        self.runtime.wrote(self, feed)
+        self.runtime.acks.wrote(self, feed)
 
     async def _send_messages(self, feed: Feed, messages: list[Committed]) -> None:
         self.sending_since = time.monotonic()

@@ -138,8 +138,8 @@ class Socket(Subscriber):
         """Closing says: I have read it all. A dead connection says nothing."""
         if code in CLEAN_DISCONNECT_CODES or 3000 <= code <= 4999:
             for feed in self.feeds.values():
-                if self.acknowledges_itself and feed.started:
-                    self.runtime.acknowledge(self, feed, feed.written)
+                if self.acknowledges_itself:
+                    self.runtime.acks.at_close(self, feed)
 
     def abandon(self, code: int) -> None:
         if self._pump is not None:
@@ -288,7 +288,7 @@ class Socket(Subscriber):
             )
             self.acknowledged(feed)
 
-        self.runtime.acknowledge(self, feed, frame.sequence, done)
+        self.runtime.acks.move(self, feed, frame.sequence, done)
 
     def acknowledged(self, feed: Feed) -> None:
         """The cursor of this feed has moved."""

@@ -63,6 +63,7 @@ class SocketConsumer(AsyncConsumer):  # type: ignore[misc]
             limit = settings.HUB_SOCKETS_PER_AGENT
             if limit and runtime.registry.sockets_of(principal.agent_pk) >= limit:
                 raise RateLimited("Too many sockets of this agent.", retry_after=10)
+            await runtime.acks.closes_stored(principal.agent_pk)
             return await self.open(runtime, principal, handshake, scope, receive, send)
         except HubError as error:
             code = CLOSE_CODES.get(error.code, DIED)
