@@ -234,6 +234,7 @@ HUB_TRACE_HISTORY = int(env_number("HUB_TRACE_HISTORY", 20))  # messages of the 
 HUB_TRACE_KEEPER = True  # whether serving processes sweep; tests that look at single steps do without
 HUB_WORKER_THREADS = int(env_number("HUB_WORKER_THREADS", 4))  # traces at once in the embedded hub
 HUB_DEFAULT_EXECUTOR = env("HUB_DEFAULT_EXECUTOR", "planner")  # for requires_execution without an agent that can; or ""
+HUB_TOOLS = env_list("HUB_TOOLS")  # dotted names of further tools for the planner, each a traces_app.tools.Tool
 HUB_EXECUTORS: dict[str, str] = {"planner": "traces_app.executors.planner.PlannerExecutor"}
 
 # Rates are per agent and process, per second; 0 is off. A burst is what may come at once.
