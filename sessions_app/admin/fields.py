@@ -33,7 +33,7 @@ class JSONField(forms.CharField):
     def prepare_value(self, value: Any) -> str:
         if isinstance(value, str):  # what was typed, shown again beside its error
             return value
-        return "" if value == self.empty else json.dumps(value, indent=2, ensure_ascii=False)
+        return "" if value is None or value == self.empty else json.dumps(value, indent=2, ensure_ascii=False)
 
     def clean(self, value: Any) -> Any:
         typed = super().clean(value)
@@ -48,7 +48,7 @@ class JSONField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         if not isinstance(data, str) or not data.strip():
-            return bool(initial != self.empty)
+            return initial is not None and bool(initial != self.empty)
         try:
             return bool(jsontext.loads(data) != initial)
         except Invalid:

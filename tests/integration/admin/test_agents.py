@@ -33,6 +33,12 @@ def test_an_agent_is_registered_as_it_was_typed(admin: Client, db: None) -> None
     assert (agent.executor, agent.context_strategy) == ("delegate", "shared")
 
 
+def test_a_new_agents_form_can_be_sent_as_it_comes(admin: Client, db: None) -> None:
+    form = admin.get(f"{ROOT}/add/").context["adminform"].form
+    shown = {bound.html_name: bound.value() for bound in form if bound.value() is not None}
+    assert admin.post(f"{ROOT}/add/", {**shown, "agent_id": "a"}).status_code == 302
+
+
 def test_empty_fields_mean_what_the_contract_means(admin: Client, db: None) -> None:
     admin.post(f"{ROOT}/add/", {"agent_id": "a", "kind": "agent"})
     agent = Agent.objects.get()
