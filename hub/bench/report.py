@@ -28,6 +28,7 @@ COLUMNS = (
     Column(title="W1 ×1 msg/s", workload="w1x1", value="messages_per_second"),
     Column(title="W1 ×8 msg/s", workload="w1x8", value="messages_per_second"),
     Column(title="W1 ×64 msg/s", workload="w1x64", value="messages_per_second"),
+    Column(title="×8 CPU µs/msg", workload="w1x8", value="cpu_us_per_message"),
     Column(title="W2 p50 ms", workload="w2", value="p50_ms", digits=2),
     Column(title="p99 ms", workload="w2", value="p99_ms", digits=2),
     Column(title="W2 300/s p50 ms", workload="w2steady", value="p50_ms", digits=2),
@@ -148,7 +149,8 @@ def _remarks(figures: Figures) -> list[str]:
         remarks.append("≥: the load generator was at its limit, the server may reach more.")
     if figures.foreign_cpu() >= NOISY_CORES:
         remarks.append(
-            f"Other processes took up to {figures.foreign_cpu():.2f} cores meanwhile: trust the ratios only."
+            f"Other processes took up to {figures.foreign_cpu():.2f} cores meanwhile: trust no rate or latency, "
+            "and of the ratios most that of CPU per message."
         )
     return [*remarks, *(f"PROBLEM {problem}" for problem in figures.problems())]
 

@@ -72,6 +72,7 @@ async def throughput(run: Run, workload: str, *, lanes: int, receivers: int = 1)
     await asyncio.sleep(run.seconds)
     finished_then, delivered_then = _progress(connected)
     spent = stop()
+    messages = finished_then - finished
 
     for each in connected:
         each.lane.stop()
@@ -83,8 +84,9 @@ async def throughput(run: Run, workload: str, *, lanes: int, receivers: int = 1)
         workload,
         spent,
         problems,
-        messages_per_second=(finished_then - finished) / spent.seconds,
+        messages_per_second=messages / spent.seconds,
         deliveries_per_second=(delivered_then - delivered) / spent.seconds,
+        **({"cpu_us_per_message": spent.server_cpu * spent.seconds * 1e6 / messages} if messages else {}),
     )
 
 
