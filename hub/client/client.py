@@ -369,7 +369,7 @@ class A2ASessionClient(Calls):
         addressed = [to] if isinstance(to, str) else list(to) if to else None
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         # Watched from before the send: the session may end between the ack and our next step.
-        with self._engine.watch(session_id) as nudged:
+        with self._engine.watchers.watch(session_id) as nudged:
             ask = Ask(session_id, addressed, future, nudged)
             self._engine.asks.open(ask)
             try:

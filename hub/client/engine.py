@@ -8,7 +8,7 @@ import inspect
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from hub.client.address import Address
@@ -40,6 +40,7 @@ from hub.client.rest import Rest, segment
 from hub.client.sending import Sender
 from hub.client.socket import Socket
 from hub.client.tracework import TraceHandler, TraceRuns
+from hub.client.watchers import Watchers
 from hub.client.wire import encode
 
 log = logging.getLogger("hub.client")
@@ -91,7 +92,7 @@ class Engine:
         self._socket_task: asyncio.Task[None] | None = None
         self._attached: dict[str, tuple[Socket, asyncio.Task[None]]] = {}
         self._kept: set[asyncio.Task[Any]] = set()
-        self._watchers: dict[str, set[asyncio.Event]] = {}
+        self.watchers = Watchers()
         self._connected = asyncio.Event()
         self._over: asyncio.Future[None] | None = None
 
@@ -203,7 +204,7 @@ class Engine:
         self.requests.fail(error)
         self.asks.fail(error)
         self.error = self.error or error
-        self._nudge_all()
+        self.watchers.nudge_all()
 
     def _tell(self, state: str, error: BaseException | None = None) -> None:
         for handler in self.connection_handlers:
@@ -331,7 +332,7 @@ class Engine:
             )
             self.dispatcher.welcomed(frame.sessions or [])
             self._connected.set()
-            self._nudge_all()
+            self.watchers.nudge_all()
             self._tell("connected")
         elif frame.session_id is not None and frame.cursor is not None and frame.last_sequence is not None:
             entry = SessionUnread(session_id=frame.session_id, cursor=frame.cursor, last_sequence=frame.last_sequence)
@@ -369,28 +370,11 @@ class Engine:
 
     def session_ended(self, session_id: str) -> None:
         self.dispatcher.ended(session_id)
-        for event in self._watchers.get(session_id, ()):
-            event.set()
-
-    def _nudge_all(self) -> None:
-        for events in self._watchers.values():
-            for event in events:
-                event.set()
-
-    @contextlib.contextmanager
-    def watch(self, session_id: str) -> Iterator[asyncio.Event]:
-        event = asyncio.Event()
-        self._watchers.setdefault(session_id, set()).add(event)
-        try:
-            yield event
-        finally:
-            self._watchers[session_id].discard(event)
-            if not self._watchers[session_id]:
-                del self._watchers[session_id]
+        self.watchers.nudge(session_id)
 
     async def ended(self, session_id: str) -> Session:
         """Until the session has ended. A frame only tells when to look; what counts is the hub's row."""
-        with self.watch(session_id) as nudged:
+        with self.watchers.watch(session_id) as nudged:
             while True:
                 if self.error is not None:
                     raise self.error
