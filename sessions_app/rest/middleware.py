@@ -3,11 +3,14 @@ CSRF machinery costs anything where only keys count (each of Django's own middle
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.core.handlers.wsgi import WSGIRequest
+from django.db import connection
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import resolve
 
@@ -17,6 +20,7 @@ from sessions_app.rest.errors import as_refusal, error_answer
 from sessions_app.rest.metrics import observe
 
 PREFIX = "/api/"
+THREADS = 4
 PLAIN = frozenset({"/healthz", "/readyz", "/metrics"})  # for probes, which come with any Host
 
 GetResponse = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
@@ -55,16 +59,31 @@ class ApiMiddleware:
             return response
 
 
+# Threads of their own for synchronous views: a thread per request, as Django has it, opens a database connection per request.
+_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hub-rest")
+
+
 async def _run(view: Any, request: HttpRequest, arguments: dict[str, Any]) -> Any:
     if iscoroutinefunction(view):
         return await view(request, **arguments)
-    return await sync_to_async(view, thread_sensitive=True)(request, **arguments)
+    return await asyncio.get_running_loop().run_in_executor(_threads, _in_a_thread, view, request, arguments)
+
+
+def _in_a_thread(view: Any, request: HttpRequest, arguments: dict[str, Any]) -> Any:
+    try:
+        return view(request, **arguments)
+    finally:
+        # SQLite's connection stays, unless something was wrong with it; PostgreSQL's goes back into the driver's pool.
+        if connection.vendor != "sqlite" or connection.errors_occurred:
+            connection.close()
 
 
 async def _without_a_server(view: Any, request: HttpRequest, arguments: dict[str, Any]) -> Any:
     """WSGI and Django's test client: the loop ends with the request, and what was started on it has to."""
     try:
-        return await _run(view, request, arguments)
+        if iscoroutinefunction(view):
+            return await view(request, **arguments)
+        return await sync_to_async(view, thread_sensitive=True)(request, **arguments)
     finally:
         await stop_runtime()
 

@@ -8,6 +8,9 @@ import pytest
 
 from tests.integration.rest.conftest import Door
 
+# None of this is called all the time: one way in is enough.
+pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
+
 
 async def test_anybody_sees_the_directory_and_only_itself_what_is_private(a: Door, b: Door, operator: Door) -> None:
     await b.patch("agents/me", {"description": "Knows B", "skills": [{"id": "s", "name": "S"}], "accepts": ["a"]})

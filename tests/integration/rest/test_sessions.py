@@ -12,6 +12,9 @@ from tests.integration.rest.conftest import Door, MakeDoor
 
 NOWHERE = "sess-" + "a" * 26
 
+# None of this is called all the time: one way in is enough.
+pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
+
 
 async def test_the_initiator_is_the_caller_wherever_it_stands_in_the_list(a: Door, b: Door, stranger: Door) -> None:
     answer = await a.post(
