@@ -23,8 +23,8 @@ settings.configure(
 )
 django.setup()
 
-from channels.generic.websocket import AsyncWebsocketConsumer  # noqa: E402
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.generic.websocket import AsyncWebsocketConsumer  # type: ignore[import-untyped,unused-ignore]  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # type: ignore[import-untyped,unused-ignore]  # noqa: E402
 from django.urls import re_path  # noqa: E402
 
 

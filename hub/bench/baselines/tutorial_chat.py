@@ -40,9 +40,9 @@ settings.configure(
 )
 django.setup()
 
-from channels.db import database_sync_to_async  # noqa: E402
-from channels.generic.websocket import AsyncWebsocketConsumer  # noqa: E402
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.db import database_sync_to_async  # type: ignore[import-untyped,unused-ignore]  # noqa: E402
+from channels.generic.websocket import AsyncWebsocketConsumer  # type: ignore[import-untyped,unused-ignore]  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # type: ignore[import-untyped,unused-ignore]  # noqa: E402
 from django.db import connection, models  # noqa: E402
 from django.urls import re_path  # noqa: E402
 
