@@ -18,7 +18,9 @@ def env(name: str, default: str = "") -> str:
 
 
 def env_number(name: str, default: float) -> float:
-    return float(os.environ.get(name) or default)
+    """A number, whole where it is: some of them are shown to clients."""
+    value = float(os.environ.get(name) or default)
+    return int(value) if value.is_integer() else value
 
 
 def env_flag(name: str, default: bool = False) -> bool:

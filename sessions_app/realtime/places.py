@@ -136,5 +136,22 @@ def present_among(session_pks: list[int], agent_pks: list[int]) -> dict[int, lis
     return found
 
 
+def shared_sessions(some: list[int], others: list[int], limit: int = 2000) -> list[tuple[int, str, int, int]]:
+    """Live sessions that one of `some` and one of `others` take part in: `(session, its id, the one, the other)`."""
+    if not some or not others:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""SELECT s.id, s.public_id, p.agent_id, q.agent_id FROM sessions_app_participant p
+                  JOIN sessions_app_participant q ON q.session_id = p.session_id AND q.agent_id <> p.agent_id
+                  JOIN sessions_app_session s ON s.id = p.session_id
+                 WHERE p.agent_id IN ({sql.marks(some)}) AND q.agent_id IN ({sql.marks(others)})
+                   AND p.left_at IS NULL AND q.left_at IS NULL AND s.status IN ('created', 'active', 'waiting')
+                 LIMIT %s""",
+            [*some, *others, limit],
+        )
+        return list(cursor.fetchall())
+
+
 def context_of(session_pk: int) -> dict[str, object]:
     return dict(Session.objects.values_list("context", flat=True).get(pk=session_pk))

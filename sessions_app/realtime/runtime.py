@@ -32,7 +32,7 @@ from sessions_app.realtime.hints import Doorbell, LayerHints
 from sessions_app.realtime.live import LiveText
 from sessions_app.realtime.parts import Part
 from sessions_app.realtime.registry import Registry
-from sessions_app.realtime.subscriber import STOPPING, TOO_SLOW, UNAUTHENTICATED, Subscriber
+from sessions_app.realtime.subscriber import STOPPING, TOO_SLOW, UNAUTHENTICATED, Subscriber, presence_frame
 from sessions_app.responses import find_response
 from sessions_app.services.sessions import expire_sessions
 from sessions_app.threads import Readers, Writer
@@ -270,12 +270,16 @@ class Runtime:
                 topic = self.registry.topics.get(session_pk)
                 for feed, subscriber in list(topic.followers.items()) if topic else []:
                     for agent_pk in agent_pks:
-                        item = names[agent_pk]
-                        if item.agent_id != feed.agent_id:
-                            status = "online" if item.online else "offline"
-                            subscriber.say(
-                                encode("presence", session_id=feed.session_id, agent_id=item.agent_id, status=status)
-                            )
+                        if names[agent_pk].agent_id != feed.agent_id:
+                            subscriber.say(presence_frame(feed.session_id, names[agent_pk]))
+        # Agent sockets hear of sessions, too, in which nothing has happened since they came.
+        everywhere = list(self.registry.everywhere)
+        for session_pk, session_id, agent_pk, reader in await self.read(
+            places.shared_sessions, list(names), everywhere
+        ):
+            for subscriber in self.registry.everywhere.get(reader, ()):
+                if session_pk not in subscriber.feeds:
+                    subscriber.say(presence_frame(session_id, names[agent_pk]))
 
     def joined(self, subscriber: Subscriber) -> None:
         """A socket is open from now on."""

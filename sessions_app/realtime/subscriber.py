@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sessions_app import states
-from sessions_app.changes import Committed, SessionChange, SessionState
+from sessions_app.changes import Committed, PresenceChanged, SessionChange, SessionState
 from sessions_app.keys import Principal
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.frames import as_replayed, encode
@@ -238,3 +238,8 @@ def session_frame(state: SessionState, **more: object) -> str:
         "reason": state.reason,
     }
     return encode("session", **{**fields, **more})
+
+
+def presence_frame(session_id: str, changed: PresenceChanged) -> str:
+    status = "online" if changed.online else "offline"
+    return encode("presence", session_id=session_id, agent_id=changed.agent_id, status=status)

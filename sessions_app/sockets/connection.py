@@ -64,6 +64,7 @@ class Socket(Subscriber):
         self._malformed = 0
         self._limited = 0
         self._pump: asyncio.Task[int] | None = None
+        self._abandoned = DIED
 
     @property
     def window(self) -> int | None:
@@ -123,7 +124,7 @@ class Socket(Subscriber):
                 self._client_closed(gone)
                 return 0
             if self._pump.cancelled():
-                return DIED
+                return self._abandoned
             if (error := self._pump.exception()) is not None:
                 log.error("a socket's pump failed", exc_info=error)
                 return DIED
@@ -142,6 +143,7 @@ class Socket(Subscriber):
                     self.runtime.acks.at_close(self, feed)
 
     def abandon(self, code: int) -> None:
+        self._abandoned = code
         if self._pump is not None:
             self._pump.cancel()
 
@@ -190,11 +192,13 @@ class Socket(Subscriber):
         try:
             await self._answer(frame, text)
         except HubError as error:
+            more: dict[str, Any] = {}
             if isinstance(error, RateLimited):
                 self._limited += 1
                 if self._limited > LIMITED_IN_A_ROW:
+                    more["retry"] = True
                     self.end(TOO_FAST)
-            self.refuse(error, id_=frame.id, client_message_id=getattr(frame, "client_message_id", None))
+            self.refuse(error, id_=frame.id, client_message_id=getattr(frame, "client_message_id", None), **more)
         except Exception:
             log.exception("a frame could not be answered")
             self.refuse(Internal(), id_=frame.id, client_message_id=getattr(frame, "client_message_id", None))
