@@ -60,6 +60,7 @@ class Trace(models.Model):
         ]
         indexes = [
             models.Index(fields=["session", "id"], name="trace_of_session"),
+            models.Index(fields=["status", "id"], name="trace_by_status"),
             # Few rows are not terminal at any time: these two indexes stay small however long the table grows.
             models.Index(
                 fields=["session", "id"], name="trace_open", condition=Q(status__in=["created", "running", "waiting"])
