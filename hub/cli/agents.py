@@ -92,7 +92,7 @@ def run(
 
         @client.on_message
         async def handle(message: Message) -> None:
-            if message.kind in ("system", "result") or message.withheld or not message.addresses(client.agent_id):
+            if not wants_words(message, client.agent_id):
                 return
             counts[message.session_id] = counts.get(message.session_id, 0) + 1
             if counts[message.session_id] > replies:
@@ -143,7 +143,7 @@ def workspace(
 
         @client.on_message
         async def handle(message: Message) -> None:
-            if message.kind in ("system", "result") or message.withheld or not message.addresses(client.agent_id):
+            if not wants_words(message, client.agent_id):
                 return
             answer = await asyncio.to_thread(guide.answer, message.session_id, message.content)
             if answer:
@@ -153,3 +153,13 @@ def workspace(
         await serve(this, client, str(root.resolve()))
 
     this.go(work)
+
+
+def wants_words(message: Message, agent_id: str) -> bool:
+    """Whether an answer in words is ours to give: addressed to us, and no trace of somebody's executes it already."""
+    return (
+        message.kind not in ("system", "result")
+        and message.trace_id is None
+        and not message.withheld
+        and message.addresses(agent_id)
+    )
