@@ -171,8 +171,8 @@ class AgentAdmin(HubAdmin):
         )
 
     @admin.display(description="last seen")
-    def seen(self, row: Agent) -> Any:
-        return row.last_seen
+    def seen(self, row: Agent) -> str:
+        return text.moment(row.last_seen)
 
     def complete_rows(self, rows: list[Any]) -> None:
         pks = [row.pk for row in rows]

@@ -41,6 +41,12 @@ class BoundedChangeList(ChangeList):
     model_admin: HubAdmin
     has_next: bool
 
+    def __init__(self, request: HttpRequest, *arguments: Any) -> None:
+        super().__init__(request, *arguments)
+        if not self.is_popup:
+            name = str(self.opts.verbose_name_plural)
+            self.title = name[:1].upper() + name[1:]
+
     def get_results(self, request: HttpRequest) -> None:
         self.page_num = min(max(self.page_num, 1), MAX_PAGES)
         start = (self.page_num - 1) * self.list_per_page
@@ -205,7 +211,7 @@ class HubAdmin(ModelAdmin):
         return TemplateResponse(
             request,
             "admin/sessions_app/refused.html",
-            self.context(request, title=f"{self.opts.verbose_name_plural}".capitalize(), why=why),
+            self.context(request, title="Too much to read", why=why),
             status=status,
         )
 

@@ -19,6 +19,7 @@ from django.urls import URLPattern, path
 from django.utils.cache import add_never_cache_headers
 from django.utils.html import format_html
 
+from sessions_app.admin import text
 from sessions_app.admin.base import HubAdmin, is_key
 from sessions_app.admin.fields import one_line
 from sessions_app.admin.filters import AgentFilter, ChoiceFilter
@@ -83,7 +84,7 @@ class ScopeFilter(ChoiceFilter):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(HubAdmin):
-    list_display = ["shown", "agent_link", "scope", "label_line", "state", "created", "expires_at", "last_used_at"]
+    list_display = ["shown", "agent_link", "scope_word", "label_line", "state", "created", "ends", "used"]
     list_display_links = ["shown"]
     list_filter = [StateFilter, ScopeFilter, AgentFilter]
     list_select_related = ["agent"]
@@ -111,8 +112,20 @@ class ApiKeyAdmin(HubAdmin):
         return format_html('<span class="hub-status hub-{}">{}</span>', word, word)
 
     @admin.display(description="issued", ordering="id")
-    def created(self, row: ApiKey) -> Any:
-        return row.created_at
+    def created(self, row: ApiKey) -> str:
+        return text.moment(row.created_at)
+
+    @admin.display(description="valid until")
+    def ends(self, row: ApiKey) -> str:
+        return text.moment(row.expires_at)
+
+    @admin.display(description="last used")
+    def used(self, row: ApiKey) -> str:
+        return text.moment(row.last_used_at)
+
+    @admin.display(description="scope")
+    def scope_word(self, row: ApiKey) -> str:
+        return row.scope
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         if term.startswith("ak_") and term.isascii():

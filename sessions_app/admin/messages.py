@@ -29,7 +29,7 @@ LIST_CHARACTERS = 160
 class MessageAdmin(ReadOnlyAdmin):
     """Newest first, by the key; of one session by its sequence."""
 
-    list_display = ["message", "session_link", "sequence", "sender", "kind", "beginning", "created_at"]
+    list_display = ["message", "beginning", "sender", "kind", "session_link", "number", "sent"]
     list_display_links = ["message"]
     list_filter = [SentFilter, MessageSessionFilter]
     search_fields = ["id"]
@@ -48,12 +48,24 @@ class MessageAdmin(ReadOnlyAdmin):
             reverse(f"{self.admin_site.name}:sessions_app_session_change", args=[row.session_id]),
             max(row.sequence - 10, 0),
             row.sequence,
-            row.session.public_id,
+            text.short_id(row.session.public_id),
         )
 
     @admin.display(description="content")
     def beginning(self, row: Any) -> str:
         return format_html('<span class="hub-line">{}</span>', text.one_line(row.head, LIST_CHARACTERS))
+
+    @admin.display(description="sent")
+    def sent(self, row: Message) -> str:
+        return text.moment(row.created_at)
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Inside one session, without the column that names it."""
+        return [name for name in self.list_display if name != "session_link" or not request.GET.get("session")]
+
+    @admin.display(description="#")
+    def number(self, row: Message) -> int:
+        return row.sequence
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request).select_related("session", "sender")

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 
+from sessions_app.admin import text
 from sessions_app.admin.base import ReadOnlyAdmin
 from sessions_app.admin.filters import AgentFilter
 from sessions_app.db import utc_now
@@ -16,7 +17,7 @@ from sessions_app.protocol.ids import AGENT_ID
 
 @admin.register(HubProcess)
 class HubProcessAdmin(ReadOnlyAdmin):
-    list_display = ["process", "host", "alive", "started_at", "lease_until"]
+    list_display = ["process", "host", "alive", "started", "lease"]
     list_display_links = None
     sortable_by = ["process"]
     ordering = ["-id"]
@@ -29,10 +30,18 @@ class HubProcessAdmin(ReadOnlyAdmin):
     def alive(self, row: HubProcess) -> bool:
         return row.lease_until > utc_now()
 
+    @admin.display(description="started")
+    def started(self, row: HubProcess) -> str:
+        return text.moment(row.started_at)
+
+    @admin.display(description="lease until")
+    def lease(self, row: HubProcess) -> str:
+        return text.moment(row.lease_until)
+
 
 @admin.register(Presence)
 class PresenceAdmin(ReadOnlyAdmin):
-    list_display = ["agent", "process", "alive", "runs_traces", "since"]
+    list_display = ["agent", "process", "alive", "runs_traces", "from_when"]
     list_display_links = None
     list_filter = [AgentFilter]
     list_select_related = ["agent", "process"]
@@ -43,6 +52,10 @@ class PresenceAdmin(ReadOnlyAdmin):
     @admin.display(description="alive", boolean=True)
     def alive(self, row: Presence) -> bool:
         return row.process.lease_until > utc_now()
+
+    @admin.display(description="since")
+    def from_when(self, row: Presence) -> str:
+        return text.moment(row.since)
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         return queryset.filter(agent__agent_id=term) if AGENT_ID.fullmatch(term) else queryset.none()

@@ -44,10 +44,9 @@ class CloseForm(forms.Form):
 
 @admin.register(Session)
 class SessionAdmin(HubAdmin):
-    list_display = ["public_id", "title_line", "status_word", "starter", "who", "length", "changed", "created"]
-    list_display_links = ["public_id"]
+    list_display = ["session", "title_line", "status_word", "who", "length", "changed", "created"]
+    list_display_links = ["session"]
     list_filter = [StatusFilter, ChangedFilter, ParticipantFilter]
-    list_select_related = ["initiator"]
     search_fields = ["public_id"]
     search_help_text = "The beginning of a session's id (sess-…), or the whole id of an agent that is or was in it."
     sortable_by = ["changed", "created"]
@@ -56,6 +55,10 @@ class SessionAdmin(HubAdmin):
 
     # --- the list ----------------------------------------------------------------------------------------------------
 
+    @admin.display(description="session")
+    def session(self, row: Session) -> str:
+        return text.short_id(row.public_id)
+
     @admin.display(description="title")
     def title_line(self, row: Session) -> str:
         return format_html('<span class="hub-line">{}</span>', text.one_line(row.title, 80))
@@ -63,10 +66,6 @@ class SessionAdmin(HubAdmin):
     @admin.display(description="status")
     def status_word(self, row: Session) -> str:
         return format_html('<span class="hub-status hub-{}">{}</span>', row.status, row.status)
-
-    @admin.display(description="initiator")
-    def starter(self, row: Session) -> str:
-        return row.initiator.agent_id
 
     @admin.display(description="participants")
     def who(self, row: Any) -> str:
@@ -78,15 +77,17 @@ class SessionAdmin(HubAdmin):
         return row.last_sequence
 
     @admin.display(description="last change", ordering="changed_at")
-    def changed(self, row: Session) -> Any:
-        return row.changed_at
+    def changed(self, row: Session) -> str:
+        return text.moment(row.changed_at)
 
     @admin.display(description="created", ordering="id")
-    def created(self, row: Session) -> Any:
-        return row.created_at
+    def created(self, row: Session) -> str:
+        return text.moment(row.created_at)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
-        return super().get_queryset(request).defer("context", "open_questions", "open_traces")
+        return (
+            super().get_queryset(request).select_related("initiator").defer("context", "open_questions", "open_traces")
+        )
 
     def complete_rows(self, rows: list[Any]) -> None:
         found = shown_names([row.pk for row in rows]) if rows else {}

@@ -1,12 +1,16 @@
 """Foreign text on our pages: what can't be seen is made visible, what is long is cut, JSON is laid out.
 
-Escaping is the templates' and `format_html`'s; nothing in here is ever marked safe.
+Escaping is the templates' and `format_html`'s; nothing that others wrote is ever marked safe.
 """
 
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
+
+from django.utils.html import format_html
+from django.utils.timezone import localtime
 
 from sessions_app.protocol import jsontext
 from sessions_app.protocol.errors import HubError
@@ -35,6 +39,16 @@ def cut(text: str, characters: int) -> str:
 def one_line(text: str, characters: int) -> str:
     """The beginning of `text` on one line."""
     return cut(" ".join(text[: characters * 4].split()), characters)
+
+
+def moment(value: datetime | None) -> str:
+    """A time as our pages show it: sortable by eye, in the time zone of the page."""
+    return "–" if value is None else format_html("<time>{}</time>", localtime(value).strftime("%Y-%m-%d %H:%M"))
+
+
+def short_id(public_id: str) -> str:
+    """The beginning of a long id, enough to tell rows apart; the whole of it on hovering."""
+    return format_html('<span class="hub-id" title="{}">{}…</span>', public_id, public_id[:13])
 
 
 def pretty(value: Any) -> str:

@@ -42,6 +42,9 @@ class Migration(migrations.Migration):
                 ('lease_until', models.DateTimeField(db_index=True)),
                 ('host', models.CharField(blank=True, default='', max_length=200)),
             ],
+            options={
+                'verbose_name_plural': 'hub processes',
+            },
         ),
         migrations.CreateModel(
             name='KindRule',
@@ -151,6 +154,7 @@ class Migration(migrations.Migration):
                 ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='keys', to='sessions_app.agent')),
             ],
             options={
+                'verbose_name': 'API key',
                 'ordering': ['-id'],
                 'constraints': [models.CheckConstraint(condition=models.Q(('scope__in', ['agent', 'operator'])), name='api_key_scope')],
             },
@@ -181,6 +185,7 @@ class Migration(migrations.Migration):
                 ('process', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='presences', to='sessions_app.hubprocess')),
             ],
             options={
+                'verbose_name_plural': 'presence',
                 'constraints': [models.UniqueConstraint(fields=('process', 'agent'), name='presence_once')],
             },
         ),

@@ -48,6 +48,7 @@ class ApiKey(models.Model):
     last_used_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "API key"
         ordering = ["-id"]
         constraints = [
             models.CheckConstraint(condition=Q(scope__in=["agent", "operator"]), name="api_key_scope"),

@@ -12,6 +12,9 @@ class HubProcess(models.Model):
     lease_until = models.DateTimeField(db_index=True)
     host = models.CharField(max_length=200, blank=True, default="")
 
+    class Meta:
+        verbose_name_plural = "hub processes"
+
     def __str__(self) -> str:
         return f"process {self.pk}"
 
@@ -25,6 +28,7 @@ class Presence(models.Model):
     runs_traces = models.BooleanField(default=False, help_text="one of its sockets takes delegated traces (run=1)")
 
     class Meta:
+        verbose_name_plural = "presence"
         constraints = [models.UniqueConstraint(fields=["process", "agent"], name="presence_once")]
 
     def __str__(self) -> str:
