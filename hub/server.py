@@ -8,10 +8,11 @@ import sys
 from typing import Any
 
 from daphne.server import Server
-from daphne.ws_protocol import WebSocketProtocol
+from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from django.conf import settings
 from twisted.internet import defer
 
+from hub.websocket import QuickWebSocket
 from sessions_app.realtime.runtime import stop_runtime
 
 log = logging.getLogger("hub.server")
@@ -57,6 +58,10 @@ class HubServer(Server):  # type: ignore[misc]
             options["ping_timeout"] = settings.HUB_PING_TIMEOUT_SECONDS
         super().__init__(*arguments, **options)
 
+    def run(self) -> None:
+        WebSocketFactory.protocol = QuickWebSocket
+        super().run()
+
     def kill_all_applications(self) -> defer.Deferred[None]:
         """Before Daphne cancels its applications at shutdown, have them end by themselves."""
         loop = asyncio.get_event_loop()
@@ -77,6 +82,10 @@ class HubServer(Server):  # type: ignore[misc]
             # Text frames go to the transport as they are: Autobahn's general path costs more than the rest of a delivery,
             # and refuses what is longer than the limit for incoming frames.
             protocol.transport.write(text_frame(message["text"]))
+        elif kind == "websocket.close" and message.get("code") == 1011 and protocol.state == protocol.STATE_OPEN:
+            # A defect of ours; Autobahn lets applications close with 1000 and 3000 to 4999 only.
+            protocol.sendCloseFrame(code=1011, isReply=False)
+            return
         else:
             more = kind == "http.response.body" and message.get("more_body", False)
             if kind == "http.response.body" and not more and getattr(protocol, "hub_gate", None) is not None:

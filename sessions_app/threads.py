@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,7 @@ class Writer(threading.Thread):
         self._moves: deque[tuple[CursorMove, Moved | None]] = deque()
         self._wake = threading.Event()
         self._stopping = False
+        self.committed_at = 0.0
         self.batches = 0
         self.messages = 0
 
@@ -89,6 +91,7 @@ class Writer(threading.Thread):
     def _write(self, drafts: list[tuple[Draft, Appended]], moves: list[tuple[CursorMove, Moved | None]]) -> None:
         changes = Changes()
         outcomes, read = self._commit([d for d, _ in drafts], [m for m, _ in moves], changes)
+        self.committed_at = time.monotonic()
         self.batches += 1
         self.messages += len(drafts)
 

@@ -118,7 +118,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Message',
             fields=[
-                ('id', models.BigIntegerField(primary_key=True, serialize=False)),
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
                 ('sequence', models.BigIntegerField()),
                 ('round', models.BigIntegerField()),
                 ('kind', models.CharField(choices=[('chat', 'chat'), ('status_query', 'status_query'), ('task', 'task'), ('tool_call', 'tool_call'), ('result', 'result'), ('system', 'system')], max_length=16)),

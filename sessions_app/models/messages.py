@@ -16,7 +16,9 @@ class Message(models.Model):
     RESULT, SYSTEM = "result", "system"
     KINDS = [(k, k) for k in (CHAT, STATUS_QUERY, TASK, TOOL_CALL, RESULT, SYSTEM)]
 
-    id = models.BigIntegerField(primary_key=True)
+    id = models.BigAutoField(
+        primary_key=True
+    )  # given by us; so declared it is SQLite's own row number, and no index more
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="messages", db_index=False)
     sequence = models.BigIntegerField()
     sender = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="+", db_index=False)

@@ -15,7 +15,7 @@ from sessions_app.protocol.errors import Invalid
 
 MAX_DEPTH = 64
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
-_LONG_NUMBER = re.compile(r"\d{19}|\d[eE]\+?\d{3}")
+_LONG_NUMBER = re.compile(r"[0-9](?:[0-9]{18}|[eE]\+?[0-9]{3})")
 _AT_FIELD = re.compile(r" - at `\$\.?(.*?)`$")
 _QUOTED_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
 

@@ -157,15 +157,18 @@ class Doorbell(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
-        last = None
+        last = raw = None
         pid = os.getpid()
         while not self._stopped.wait(DOORBELL_SECONDS) and os.getpid() == pid:
             try:
-                connection.ensure_connection()
-                version = connection.connection.execute("PRAGMA data_version").fetchone()[0]
+                if raw is None:
+                    connection.ensure_connection()
+                    raw = connection.connection  # Django's way to it costs more than the question
+                version = raw.execute("PRAGMA data_version").fetchone()[0]
             except Exception as error:
                 log.warning("the database file can't be watched: %r", error)
                 connection.close()
+                raw = None
                 self._stopped.wait(1)
                 continue
             if version != last:

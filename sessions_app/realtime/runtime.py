@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 MAX_BACKLOG = 50_000
 LOOK_LIMIT = 5_000
+OWN_COMMIT_SECONDS = 0.05
 OVERLAP_SECONDS = 5.0  # clocks of processes differ, and a commit comes later than the moment its row names
 
 
@@ -67,6 +68,7 @@ class Runtime:
         self.stopping = False
         self.ready = asyncio.Event()
         self._look_now = asyncio.Event()
+        self._look_planned = False
         self._looked_until = utc_now() - timedelta(seconds=OVERLAP_SECONDS)
         self._process_pk: int | None = None
         self._present: dict[int, bool] = {}
@@ -290,10 +292,23 @@ class Runtime:
     # Tickers
 
     def _ring(self) -> None:
+        """From the doorbell's thread. Right after a commit of our own it was most likely that one: look, but not at once."""
+        delay = OWN_COMMIT_SECONDS if time.monotonic() - self.writer.committed_at < OWN_COMMIT_SECONDS else 0.0
         try:
-            self.loop.call_soon_threadsafe(self._look_now.set)
+            self.loop.call_soon_threadsafe(self._look_in, delay)
         except RuntimeError:
             pass
+
+    def _look_in(self, delay: float) -> None:
+        if not delay:
+            self._look_now.set()
+        elif not self._look_planned:
+            self._look_planned = True
+            self.loop.call_later(delay, self._look_as_planned)
+
+    def _look_as_planned(self) -> None:
+        self._look_planned = False
+        self._look_now.set()
 
     async def _look(self) -> None:
         """Find what no hint told us."""
