@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
@@ -98,6 +99,12 @@ def live_hub(hub_factory: HubFactory) -> Hub:
 
 
 # --- what a run says about itself -------------------------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A run that is told to end (a time limit, a closed terminal) still stops the services that it started."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: pytest.exit(f"ended by signal {number}", returncode=128 + number))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ these arguments; `python -m tests.run --postgres …` starts both services and i
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,9 +22,16 @@ IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
 def pytest(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env={**os.environ, **(env or {})}, check=False
-    ).returncode
+    """Run pytest to its end. Told to end ourselves we tell it, and wait until it has stopped what it started."""
+    command = [sys.executable, "-m", "pytest", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(env or {})}) as process:
+        try:
+            return process.wait()
+        except (KeyboardInterrupt, SystemExit):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(60)
+            raise
 
 
 def pytest_on_postgres(arguments: Sequence[str]) -> int:
@@ -54,6 +62,9 @@ def everything() -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
+    # The services of the second run are stopped on the way out.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     if not arguments:
         return everything()
     if arguments[0] == "--postgres":

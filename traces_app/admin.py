@@ -110,7 +110,8 @@ class TraceAdmin(HubAdmin):
         rows = rows.only(
             "id", "public_id", "status", "executor", "attempt", "created_at", "session__public_id", "agent__agent_id"
         )
-        return rows.annotate(head=Left("task", TASK_CHARACTERS * 4, output_field=TextField()))
+        heads: QuerySet[Any] = rows.annotate(head=Left("task", TASK_CHARACTERS * 4, output_field=TextField()))
+        return heads
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         if SESSION_ID.fullmatch(term):

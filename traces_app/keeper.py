@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from sessions_app.db import is_outage, write_transaction
+from sessions_app.db import is_outage
 from traces_app import bell, leases
 from traces_app.moves import database_now
 
@@ -97,12 +97,8 @@ class Keeper(threading.Thread):
         if self._ringer is None:
             return
         now = database_now()
-        rung = []
-        for pk, hints in leases.due_for_a_hint(now):
+        due = leases.take_due_hints(now)
+        for number, pk in enumerate(due):
             if not self._ringer(pk):
+                leases.give_back_hints(due[number:], now)
                 break
-            rung.append((pk, hints))
-        if rung:
-            with write_transaction():
-                for pk, hints in sorted(rung):
-                    leases.hinted(pk, hints, now)

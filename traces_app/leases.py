@@ -41,10 +41,11 @@ def lease_seconds(executor: str) -> float:
 
 def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed | None:
     """Begin an attempt; None when it is not there to be begun. With `attempt`: only as the attempt of that number."""
+    # Most rings come for what somebody else has taken already: they cost one read.
+    session_pk = claimable().filter(pk=trace_pk).values_list("session_id", flat=True).first()
+    if session_pk is None:
+        return None
     with unit_of_work() as changes:
-        session_pk = Trace.objects.filter(pk=trace_pk).values_list("session_id", flat=True).first()
-        if session_pk is None:
-            return None
         # Takes the session's lock: of two traces of one session the second sees what the first has done.
         touch(session_pk)
         trace = claimable().filter(pk=trace_pk).first()
@@ -173,16 +174,28 @@ def children_elsewhere(parent_pks: list[int]) -> list[int]:
     return list(rows.values_list("pk", flat=True))
 
 
-def due_for_a_hint(now: datetime, limit: int = SWEEP_LIMIT) -> list[tuple[int, int]]:
-    """`(trace, hints so far)` of those that could run and that nobody has claimed since the last ring."""
-    rows = claimable().exclude(executor=DELEGATE).filter(next_hint_at__lte=now).order_by("next_hint_at")
-    return list(rows.values_list("pk", "hints")[:limit])
+def take_due_hints(now: datetime, limit: int = SWEEP_LIMIT) -> list[int]:
+    """Traces that could run and that nobody has claimed since the last ring; of several sweeps one gets each of them.
+
+    The next ring comes later and later, so that a full house does not fill the broker.
+    """
+    rows = claimable().exclude(executor=DELEGATE).filter(next_hint_at__lte=now).order_by("next_hint_at", "pk")
+    due = list(rows.values_list("pk", "hints")[:limit])
+    taken = []
+    if due:
+        with write_transaction():
+            for pk, hints in sorted(due):
+                wait = timedelta(seconds=min(2 ** min(hints + 1, 10), HINT_SECONDS_MAX))
+                mine = Trace.objects.filter(pk=pk, hints=hints, status=CREATED, next_hint_at__lte=now)
+                if mine.update(hints=hints + 1, next_hint_at=now + wait):
+                    taken.append(pk)
+    return taken
 
 
-def hinted(trace_pk: int, hints: int, now: datetime) -> None:
-    """The bell was rung for it: the next time later and later, so that a full house does not fill the broker."""
-    wait = timedelta(seconds=min(2 ** min(hints + 1, 10), HINT_SECONDS_MAX))
-    Trace.objects.filter(pk=trace_pk, hints=hints, status=CREATED).update(hints=hints + 1, next_hint_at=now + wait)
+def give_back_hints(trace_pks: list[int], now: datetime) -> None:
+    """The bell could not be rung for these: they are due again."""
+    with write_transaction():
+        Trace.objects.filter(pk__in=trace_pks, status=CREATED).update(hints=0, next_hint_at=now)
 
 
 def claimable_keys(limit: int = 1000) -> list[int]:

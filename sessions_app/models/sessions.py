@@ -62,6 +62,7 @@ class Session(models.Model):
         ]
         indexes = [
             models.Index(fields=["last_activity", "id"], name="session_latest"),
+            models.Index(fields=["status"], name="session_by_status"),
             models.Index(
                 fields=["timeout_check_at"],
                 name="session_timeout_check",

@@ -307,5 +307,3 @@ def touch(session_pk: int) -> None:
     """Count as activity (a participant change, a trace's event)."""
     now = utc_now()
     Session.objects.filter(pk=session_pk).update(last_activity=now, changed_at=now)
-
-

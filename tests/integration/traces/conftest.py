@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,12 +19,11 @@ from traces_app.models import Trace
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(db: None) -> Iterator[None]:
+def nothing_remembered(db: None) -> None:
     for module in (identities, keys, members):
         module.forget_everything()
     hooks._resolved.cache_clear()
     bell.take_rings()
-    yield
 
 
 class Talk:

@@ -1,0 +1,319 @@
+"""Traces in real processes: killed workers, stopped brokers, cancels, closes, laptops that sleep. Each result once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance.tracehub import (
+    TERMINAL,
+    AgentWire,
+    TraceHub,
+    ask,
+    events_of,
+    eventually,
+    results_of,
+    trace_of,
+    until_at_least,
+    until_trace,
+)
+from tests.acceptance.wire import Frame, Wire, receive, send, until
+
+
+@pytest.fixture(scope="module", params=["embedded", "postgres"])
+def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, backends: Any) -> Iterator[TraceHub]:
+    """One hub of each kind for all of these tests; the second has two web processes, two workers and its own Redis."""
+    backend = None
+    if request.param == "postgres":
+        postgres = request.getfixturevalue("postgres_server")
+        backend = backends.postgres(postgres.start(), request.getfixturevalue("redis_server"))
+    made = TraceHub(tmp_path_factory.mktemp("traces"), backend)
+    yield made.start(webs=2, workers=2)
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def everybody_at_work(hub: TraceHub) -> None:
+    """Whatever the test before has killed is running again."""
+    hub.start_workers()
+
+
+def only(kind: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("hub", [kind], indirect=True, scope="module")
+
+
+async def talk(hub: TraceHub, function: str, **config: Any) -> tuple[AgentWire, AgentWire, str]:
+    """Alice asks, bob has an executor: `(alice, bob, session id)`."""
+    alice, bob = await hub.agents("alice", "bob")
+    await hub.runs(bob, function, **config)
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
+    return alice, bob, session_id
+
+
+async def test_a_worker_killed_twice_in_the_middle_of_30_steps_leaves_one_result(hub: TraceHub) -> None:
+    alice, bob, session_id = await talk(hub, "steps", steps=30, seconds=0.05)
+    sent = await ask(alice, session_id, "do thirty steps")
+    trace_id = sent["trace_id"]
+    for round_ in (1, 2):
+        seen = (await trace_of(alice, trace_id))["last_sequence"]
+        await until_at_least(alice, trace_id, "last_sequence", seen + 20)
+        await asyncio.to_thread(hub.kill_workers)
+        if hub.redis is not None and round_ == 1:
+            await asyncio.to_thread(hub.redis.stop_server)
+            await until_trace(alice, trace_id, "created")  # the sweep needs no broker
+            await asyncio.to_thread(hub.redis.start)
+        await asyncio.to_thread(hub.start_workers)
+        await until_at_least(alice, trace_id, "attempt", round_ + 1)
+    trace = await until_trace(alice, trace_id, *TERMINAL, timeout=60)
+    assert (trace["status"], trace["attempt"], trace["losses"]) == ("completed", 3, 2)
+    assert {goal["status"] for goal in trace["goals"]} == {"done"}
+    assert len(trace["goals"]) == 30
+    statuses = [event["data"]["status"] for event in await events_of(alice, trace_id) if event["type"] == "status"]
+    assert statuses == ["created", "running", "created", "running", "created", "running", "completed"]
+    results = await results_of(alice, session_id)
+    assert [message["content"] for message in results[trace_id]] == ["30 steps in attempt 3"]
+    assert results[trace_id][0]["reply_to"] == sent["message_id"]
+    session = (await alice.call("GET", f"sessions/{session_id}")).json()
+    assert session["context"]["focus_module"] == "core"
+    assert session["context"]["previous_results"][trace_id]["agent_id"] == bob.agent_id
+    assert (session["status"], session["waiting_for"]) == ("active", [])
+
+
+@only("embedded")
+async def test_the_third_loss_fails_the_trace_with_one_message(hub: TraceHub) -> None:
+    alice, _, session_id = await talk(hub, "sleeper", seconds=60)
+    trace_id = (await ask(alice, session_id, "sleep long"))["trace_id"]
+    for attempt in (1, 2, 3):
+        await until_at_least(alice, trace_id, "attempt", attempt)
+        await asyncio.to_thread(hub.kill_workers)
+    trace = await until_trace(alice, trace_id, *TERMINAL)
+    assert (trace["status"], trace["error"]["code"], trace["losses"]) == ("failed", "worker_lost", 3)
+    assert len((await results_of(alice, session_id))[trace_id]) == 1
+
+
+@only("postgres")
+async def test_a_send_while_the_broker_is_down_is_acked_at_once_and_runs_when_it_is_back(hub: TraceHub) -> None:
+    assert hub.redis is not None
+    alice, _, session_id = await talk(hub, "echo")
+    # Restarted while idle, with its data lost: the worker must not stay deaf.
+    await asyncio.to_thread(hub.redis.stop_server, lose_data=True)
+    await asyncio.to_thread(hub.redis.start)
+    first = await ask(alice, session_id, "after a restart")
+    await until_trace(alice, first["trace_id"], "completed", timeout=40)
+    await asyncio.to_thread(hub.redis.stop_server)
+    async with alice.session_socket(session_id) as socket:
+        await until(socket, "welcome")
+        await send(socket, type="message", content="work", requires_execution=True, id=7)
+        acked = await until(socket, "ack", id=7, timeout=2)
+    assert (await trace_of(alice, acked["trace_id"]))["status"] == "created"
+    cancelled = (await ask(alice, session_id, "never mind"))["trace_id"]
+    answer = await alice.call("POST", f"traces/{cancelled}/cancel")
+    assert answer.json()["status"] == "cancelled", "a cancel is a row; it needs no broker"
+    await asyncio.to_thread(hub.redis.start)
+    await until_trace(alice, acked["trace_id"], "completed", timeout=40)
+    results = await results_of(alice, session_id)
+    assert {trace_id: len(messages) for trace_id, messages in results.items()} == {
+        first["trace_id"]: 1,
+        acked["trace_id"]: 1,
+        cancelled: 1,
+    }
+    assert (await trace_of(alice, cancelled))["attempt"] == 0
+
+
+async def test_200_traces_at_once_with_random_kills_each_have_one_result(hub: TraceHub) -> None:
+    alice, bob = await hub.agents("alice", "bob")
+    await hub.runs(bob, "steps", steps=1, seconds=0.02)
+    sessions = [(await alice.open_session([bob.agent_id], busy_policy="parallel"))["session_id"] for _ in range(8)]
+    asked = await asyncio.gather(*(ask(alice, sessions[n % 8], f"step {n}") for n in range(200)))
+    trace_ids = {sent["trace_id"]: sessions[n % 8] for n, sent in enumerate(asked)}
+    assert len(trace_ids) == 200
+
+    async def ended() -> int:
+        pages = [(await alice.call("GET", f"sessions/{s}/traces?limit=500")).json()["traces"] for s in sessions]
+        return sum(trace["status"] in TERMINAL for page in pages for trace in page)
+
+    killing = random.Random(7)
+    last = kills = 0
+    async with asyncio.timeout(100):
+        while (now := await ended()) < 200:
+            # A kill for about every fifth trace that two workers at a time may hold.
+            if now - last >= 25 and kills < 6:
+                last, kills = now, kills + 1
+                number = killing.randrange(2)
+                await asyncio.to_thread(hub.kill_worker, number)
+                await asyncio.to_thread(hub.start_worker, number)
+            await asyncio.sleep(0.1)
+    assert kills >= 3
+    for session_id in sessions:
+        results = await results_of(alice, session_id)
+        mine = {trace_id for trace_id, session in trace_ids.items() if session == session_id}
+        assert {trace_id: len(found) for trace_id, found in results.items()} == dict.fromkeys(mine, 1)
+        session = (await alice.call("GET", f"sessions/{session_id}")).json()
+        assert session["waiting_for"] == []
+        for trace in (await alice.call("GET", f"sessions/{session_id}/traces?limit=500")).json()["traces"]:
+            assert trace["status"] == "completed" or trace["error"]["code"] == "worker_lost"
+
+
+async def test_cancel_before_the_start_in_the_middle_and_after_the_end(hub: TraceHub) -> None:
+    alice, bob, session_id = await talk(hub, "sleeper", seconds=30)
+    running = (await ask(alice, session_id, "first"))["trace_id"]
+    queued = (await ask(alice, session_id, "second"))["trace_id"]  # in line behind the first
+    await until_trace(alice, running, "running")
+    async with alice.session_socket(session_id) as socket:
+        await until(socket, "welcome")
+        assert (await bob.call("POST", f"traces/{queued}/cancel")).json()["status"] == "cancelled"
+        assert (await alice.call("POST", f"traces/{running}/cancel")).json()["status"] == "cancelled"
+        for trace_id in (queued, running):
+            posted = await until(socket, "message", trace_id=trace_id)
+            assert posted["metadata"]["trace_status"] == "cancelled"
+    await hub.runs(bob, "echo")
+    finished = (await ask(alice, session_id, "third"))["trace_id"]
+    before = await until_trace(alice, finished, "completed")
+    answers = await asyncio.gather(*(alice.call("POST", f"traces/{finished}/cancel") for _ in range(5)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert all(answer.json() == before for answer in answers), "a finished trace is left as it is"
+    results = await results_of(alice, session_id)
+    assert {trace_id: len(found) for trace_id, found in results.items()} == {running: 1, queued: 1, finished: 1}
+    assert (await trace_of(alice, queued))["attempt"] == 0
+    assert [e["type"] for e in await events_of(alice, running)][-1] == "status"
+
+
+async def test_a_session_outlives_its_time_out_while_a_trace_runs_and_a_close_cancels_it(hub: TraceHub) -> None:
+    alice, bob, session_id = await talk(hub, "sleeper", seconds=4)
+    short = (await alice.open_session([bob.agent_id], timeout_seconds=1))["session_id"]
+    slow = (await ask(alice, short, "longer than the session would live"))["trace_id"]
+    trace = await until_trace(alice, slow, *TERMINAL)
+    assert trace["status"] == "completed"
+    assert len((await results_of(alice, short))[slow]) == 1
+
+    async def timed_out() -> bool:
+        return bool((await alice.call("GET", f"sessions/{short}")).json()["status"] == "timeout")
+
+    await eventually(timed_out, 15)
+
+    closed = (await ask(alice, session_id, "will be cut off"))["trace_id"]
+    await until_trace(alice, closed, "running")
+    assert (await alice.call("POST", f"sessions/{session_id}/close")).json()["status"] == "completed"
+    trace = await trace_of(alice, closed)
+    assert (trace["status"], trace["result"]) == ("cancelled", None)
+    results = await results_of(alice, session_id)
+    assert [message["metadata"]["trace_status"] for message in results[closed]] == ["cancelled"]
+    last = (await alice.call("GET", f"sessions/{session_id}")).json()["last_sequence"]
+    await hub.runs(bob, "echo")
+    other = (await alice.open_session([bob.agent_id]))["session_id"]
+    await until_trace(alice, (await ask(alice, other, "next"))["trace_id"], "completed")
+    assert (await alice.call("GET", f"sessions/{session_id}")).json()["last_sequence"] == last
+
+
+async def follow(wire: Wire, trace_id: str, last_event_id: int | None = None) -> list[tuple[str, int | None]]:
+    """The events of the stream up to its end, as (type, id)."""
+    headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+    seen: list[tuple[str, int | None]] = []
+    async with (
+        httpx.AsyncClient(base_url=wire.url, headers={**wire.headers, **headers}, timeout=40) as client,
+        client.stream("GET", f"/api/a2a/traces/{trace_id}/stream") as answer,
+    ):
+        assert answer.status_code == 200
+        kind, number = "", None
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                kind, number = line[7:], None
+            elif line.startswith("id: "):
+                number = int(line[4:])
+            elif line.startswith("data: "):
+                json.loads(line[6:])
+                seen.append((kind, number))
+    return seen
+
+
+async def test_following_a_trace_that_runs_and_one_that_has_ended_gives_the_same_and_ends(hub: TraceHub) -> None:
+    alice, bob, session_id = await talk(hub, "steps", steps=8, seconds=0.05)
+    trace_id = (await ask(alice, session_id, "eight steps"))["trace_id"]
+    elsewhere = alice.at(hub.web(1))
+    live, other, frames = await asyncio.gather(
+        follow(alice, trace_id), follow(elsewhere, trace_id), frames_of(elsewhere, session_id, trace_id)
+    )
+    late = await follow(elsewhere, trace_id)
+    assert live == other == late
+    assert late[-1] == ("end", None)
+    numbers = [number for kind_, number in late if kind_ != "end"]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert await follow(alice, trace_id, 10) == late[10:]
+    assert await follow(alice, trace_id, len(numbers)) == [("end", None)]
+    assert frames == sorted(frames)
+    assert frames[-1] == numbers[-1]
+
+    await hub.runs(bob, "talker", words=100)
+    async with elsewhere.session_socket(session_id) as socket:
+        await until(socket, "replay_complete")
+        talking = (await ask(alice, session_id, "talk"))["trace_id"]
+        pieces: list[Frame] = []
+        while True:
+            frame = await receive(socket, 20)
+            if frame["type"] == "chunk":
+                pieces.append(frame)
+            elif frame["type"] == "message" and frame["kind"] == "result":
+                break
+    assert frame["metadata"]["stream_id"] == talking
+    assert pieces, "live text reaches the sockets of other processes"
+    assert {piece["trace_id"] for piece in pieces} == {talking}
+    indexes = [piece["index"] for piece in pieces]
+    assert indexes == sorted(set(indexes))
+    if len(pieces) == indexes[-1] + 1:
+        assert frame["content"].startswith("".join(piece["text"] for piece in pieces))
+
+
+async def frames_of(wire: Wire, session_id: str, trace_id: str) -> list[int]:
+    """The events that `trace` frames brought, until the trace had ended."""
+    async with wire.session_socket(session_id) as socket:
+        seen = []
+        while True:
+            frame = await until(socket, "trace", trace_id=trace_id, timeout=30)
+            seen.append(frame["event"]["sequence"])
+            if frame["status"] in TERMINAL:
+                return seen
+
+
+async def test_a_delegated_trace_survives_a_laptop_that_sleeps(hub: TraceHub) -> None:
+    alice, laptop = await hub.agents("alice", "laptop")
+    elsewhere = laptop.at(hub.web(1))
+    async with laptop.agent_socket("?run=1") as asleep:
+        await until(asleep, "replay_complete", session_id=None)
+        await asyncio.sleep(1)  # presence is written every half second
+        session_id = (await alice.open_session([laptop.agent_id]))["session_id"]
+        sent = (await alice.call("POST", f"sessions/{session_id}/messages", {"content": "分析core模块"})).json()
+        trace_id = sent["trace_id"]
+        assert trace_id, "a connected agent that takes traces is given what the rules take for a task"
+        offer = await until(asleep, "trace.run")
+        assert (offer["trace"]["trace_id"], offer["attempt"]) == (trace_id, 1)
+        name = {"trace_id": trace_id, "session_id": session_id}
+        await send(asleep, type="trace.accept", attempt=1, id="a", **name)
+        assert (await until(asleep, "trace", id="a"))["status"] == "running"
+        event = {"type": "log", "data": {"text": "I begin"}}
+        await send(asleep, type="trace.event", attempt=1, event=event, id="b", **name)
+        await until(asleep, "trace", id="b")
+        # It sleeps: nothing more for longer than the lease. The offer comes again, to a socket on another process.
+        async with elsewhere.agent_socket("?run=1") as awake:
+            again = await until(awake, "trace.run", timeout=20)
+            assert (again["trace"]["trace_id"], again["attempt"]) == (trace_id, 2)
+            await send(awake, type="trace.accept", attempt=2, id="c", **name)
+            await until(awake, "trace", id="c")
+            await send(asleep, type="trace.accept", attempt=2, id="d", **name)
+            assert (await until(asleep, "error", id="d"))["code"] == "conflict"
+            for late in ("trace.complete", "trace.event", "trace.fail"):
+                await send(asleep, type=late, attempt=1, id=late, summary="too late", **name)
+                assert (await until(asleep, "error", id=late))["code"] == "conflict"
+            await send(awake, type="trace.complete", attempt=2, summary="core has 3 modules", id="e", **name)
+            assert (await until(awake, "trace", id="e"))["status"] == "completed"
+    trace = await trace_of(alice, trace_id)
+    assert (trace["attempt"], trace["losses"], trace["result"]["summary"]) == (2, 1, "core has 3 modules")
+    results = (await results_of(alice, session_id))[trace_id]
+    assert [(m["from"], m["content"], m["reply_to"]) for m in results] == [
+        (laptop.agent_id, "core has 3 modules", sent["message_id"])
+    ]

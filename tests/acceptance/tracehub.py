@@ -1,0 +1,248 @@
+"""Whole hubs that run traces: `manage.py serve` alone, or PostgreSQL and Redis with web processes and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.acceptance.wire import Frame, Wire
+from tests.hubs import Backend, Hub, manage
+from tests.processes import wait_until
+from tests.services import HubProcess, RedisServer
+
+QUICK = {
+    "HUB_TRACE_LEASE_SECONDS": "1.5",
+    "HUB_DELEGATE_LEASE_SECONDS": "2",
+    "HUB_RATE_MESSAGES": "0",
+    "HUB_RATE_REQUESTS": "0",
+    "HUB_RATE_SESSIONS": "0",
+    "HUB_TRACE_STOP_SECONDS": "2",
+}
+TERMINAL = {"completed", "failed", "cancelled"}
+
+
+class TraceHub:
+    """One hub of either kind. `web(n)` is the address of a web process; there is only one in the embedded hub."""
+
+    def __init__(self, directory: Path, backend: Backend | None, env: Mapping[str, str] | None = None) -> None:
+        self.env = {**QUICK, **(env or {})}
+        self.directory = directory
+        self.hub: Hub | None = None
+        self.serve: HubProcess | None = None
+        self.redis: RedisServer | None = None
+        self._operator: Wire | None = None
+        if backend is None:
+            self.serve = HubProcess.embedded(directory, env=self.env)
+        else:
+            # A Redis of its own: it is stopped in the middle of things.
+            self.redis = RedisServer(directory)
+            self.hub = Hub(backend, {**backend.env, **self.env, "REDIS_URL": self.redis.url})
+
+    @property
+    def embedded(self) -> bool:
+        return self.serve is not None
+
+    def start(self, webs: int = 1, workers: int = 1) -> TraceHub:
+        if self.serve is not None:
+            self.serve.start()
+            self.worker_process()
+        elif self.hub is not None and self.redis is not None:
+            self.redis.start()
+            with ThreadPoolExecutor() as pool:  # each start takes seconds of waiting
+                waiting: list[Future[Any]] = [pool.submit(self.hub.add_web) for _ in range(webs)]
+                waiting += [pool.submit(self.hub.add_worker) for _ in range(workers)]
+                for one in waiting:
+                    one.result()
+        return self
+
+    def stop(self) -> None:
+        if self.serve is not None:
+            self.serve.stop()
+        if self.hub is not None:
+            self.hub.stop()
+        if self.redis is not None:
+            self.redis.stop()
+
+    def web(self, number: int = 0) -> str:
+        if self.serve is not None:
+            return self.serve.url
+        assert self.hub is not None
+        return self.hub.webs[number % len(self.hub.webs)].url
+
+    def logs(self) -> str:
+        processes = [self.serve] if self.serve is not None else self.hub.processes if self.hub is not None else []
+        return "\n".join(process.log_tail(200) for process in processes)
+
+    # Workers
+
+    def worker_process(self) -> psutil.Process:
+        """The embedded hub's worker, once it is there."""
+        assert self.serve is not None
+        parent = psutil.Process(self.serve.pid)
+        found: list[psutil.Process] = []
+
+        def there() -> bool:
+            found[:] = [child for child in parent.children() if "celery" in " ".join(_command_of(child))]
+            return bool(found)
+
+        wait_until(there, timeout=20, what="the embedded worker runs")
+        return found[0]
+
+    def kill_worker(self, number: int = 0) -> None:
+        """As a machine that loses power would. The embedded hub starts another one by itself."""
+        if self.serve is not None:
+            os.kill(self.worker_process().pid, signal.SIGKILL)
+        else:
+            assert self.hub is not None
+            self.hub.workers[number].kill9()
+
+    def start_worker(self, number: int = 0) -> None:
+        if self.hub is not None:
+            self.hub.workers[number].start()
+
+    def kill_workers(self) -> None:
+        for number in range(1 if self.hub is None else len(self.hub.workers)):
+            self.kill_worker(number)
+
+    def start_workers(self) -> None:
+        """Those that were killed; Redis too, if a test has left it stopped."""
+        if self.hub is not None and self.redis is not None:
+            self.redis.start()
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda worker: worker.start(), self.hub.workers))
+
+    # Agents
+
+    def manage(self, *arguments: str) -> str:
+        if self.serve is not None:
+            data = self.directory / "hub-data"
+            env = {"DATABASE_URL": f"sqlite:///{data / 'hub.sqlite3'}", "HUB_DATA_DIR": str(data)}
+        else:
+            assert self.hub is not None
+            env = self.hub.env
+        return manage(*arguments, env=env)
+
+    async def operator(self) -> Wire:
+        if self._operator is None:
+            text = await asyncio.to_thread(self.manage, "agent", "create", "op", "--scope", "operator", "--json")
+            self._operator = Wire(self.web(), json.loads(text)["api_key"])
+        return self._operator
+
+    async def agents(self, *names: str) -> list[AgentWire]:
+        """New agents, whose names begin so."""
+        operator = await self.operator()
+        made = []
+        for name in names:
+            agent_id = f"{name}-{next(_numbers)}"
+            answer = await operator.call("POST", "agents", {"agent_id": agent_id})
+            assert answer.status_code == 201, answer.text
+            key = (await operator.call("POST", f"agents/{agent_id}/keys")).json()["api_key"]
+            made.append(AgentWire(self.web(), key, agent_id))
+        return made
+
+    async def runs(self, agent: Wire, function: str, **config: Any) -> None:
+        """Have an agent run `tests.executors.<function>`."""
+        body = {"executor": f"python:tests.executors:{function}", "executor_config": config}
+        answer = await (await self.operator()).call("PATCH", f"agents/{name_of(agent)}", body)
+        assert answer.status_code == 200, answer.text
+
+
+class AgentWire(Wire):
+    def __init__(self, url: str, key: str, agent_id: str) -> None:
+        super().__init__(url, key)
+        self.agent_id = agent_id
+
+    def at(self, url: str) -> AgentWire:
+        return AgentWire(url, self.key, self.agent_id)
+
+
+def name_of(wire: Wire) -> str:
+    assert isinstance(wire, AgentWire)
+    return wire.agent_id
+
+
+_numbers = itertools.count(1)
+
+
+def _command_of(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+async def ask(wire: Wire, session_id: str, text: str, **more: Any) -> Frame:
+    """Send a request that is to be executed; the answer of the send."""
+    body = {"content": text, "requires_execution": True, **more}
+    answer = await wire.call("POST", f"sessions/{session_id}/messages", body)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["trace_id"], answer.text
+    return dict(answer.json())
+
+
+async def trace_of(wire: Wire, trace_id: str) -> Frame:
+    answer = await wire.call("GET", f"traces/{trace_id}")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+async def events_of(wire: Wire, trace_id: str) -> list[Frame]:
+    found: list[Frame] = []
+    while True:
+        after = found[-1]["sequence"] if found else 0
+        page = (await wire.call("GET", f"traces/{trace_id}/events?after={after}&limit=500")).json()
+        found += page["events"]
+        if not page["has_more"]:
+            assert [event["sequence"] for event in found] == list(range(1, len(found) + 1))
+            return found
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], timeout: float = 30) -> None:
+    """Ask again and again until it holds."""
+    async with asyncio.timeout(timeout):
+        while not await condition():  # noqa: ASYNC110 - it is another process that we wait for
+            await asyncio.sleep(0.05)
+
+
+async def until_trace(wire: Wire, trace_id: str, *statuses: str, timeout: float = 30) -> Frame:
+    """The trace, once it has one of these statuses."""
+    trace: Frame = {}
+
+    async def reached() -> bool:
+        trace.update(await trace_of(wire, trace_id))
+        return trace["status"] in statuses
+
+    await eventually(reached, timeout)
+    return trace
+
+
+async def until_at_least(wire: Wire, trace_id: str, field: str, value: int, timeout: float = 30) -> None:
+    """Until a number of the trace has grown to that."""
+
+    async def reached() -> bool:
+        return int((await trace_of(wire, trace_id))[field]) >= value
+
+    await eventually(reached, timeout)
+
+
+async def results_of(wire: Wire, session_id: str) -> dict[str, list[Frame]]:
+    """The result messages of a session, by trace."""
+    found: dict[str, list[Frame]] = {}
+    after = 0
+    while True:
+        page = (await wire.call("GET", f"sessions/{session_id}/messages?after={after}&limit=500")).json()
+        for message in page["messages"]:
+            if message["kind"] == "result":
+                found.setdefault(message["trace_id"], []).append(message)
+            after = message["sequence"]
+        if not page["has_more"]:
+            return found
