@@ -88,7 +88,7 @@ class BoundedChangeList(ChangeList):
             except (ValueError, IndexError):
                 continue
             if name in (self.sortable_by or ()) and (field := self.get_ordering_field(name)):
-                return self._with_key(f"{minus}{field}")
+                return self._with_key(f"{minus}{self.model_admin.order_field(request, str(field))}")
         return self._with_key(*map(str, self.model_admin.get_ordering(request)))
 
     def _with_key(self, *ordering: str) -> list[str | Combinable]:
@@ -115,6 +115,10 @@ class HubAdmin(ModelAdmin):
 
     class Media:
         css = {"all": ["sessions_app/admin.css"]}
+
+    def order_field(self, request: HttpRequest, field: str) -> str:
+        """The column that a list is really sorted by where `field` was asked for."""
+        return field
 
     def complete_rows(self, rows: list[Any]) -> None:
         """Add to the rows of one page."""

@@ -77,6 +77,9 @@ class MessageAdmin(ReadOnlyAdmin):
         # Inside one session the key's order is not the session's: the index on (session, sequence) must do it.
         return ["-sequence"] if request.GET.get("session") else ["-id"]
 
+    def order_field(self, request: HttpRequest, field: str) -> str:
+        return "sequence" if request.GET.get("session") else field
+
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         if (key := message_key(term)) is not None:
             return queryset.filter(pk=key)
