@@ -13,7 +13,11 @@ from tests.browser.chromium import Chromium, Page
 from tests.hubs import Hub
 from tests.processes import Missing
 
-pytestmark = [pytest.mark.browser, pytest.mark.parametrize("backend", ["sqlite"], indirect=True)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("backend", ["sqlite"], indirect=True),
+]
 
 ATTACK = "<script>alert('obeyed')</script><img src=x onerror=\"alert('obeyed')\"><b>bold</b>"
 
