@@ -12,6 +12,8 @@ from celery.signals import worker_init, worker_ready, worker_shutting_down
 
 app = Celery("hub")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+# Our tasks give their connections back themselves. Celery would close the whole pool of a process after each of them.
+app.conf.CELERY_DB_REUSE_MAX = 1_000_000_000
 app.autodiscover_tasks(["traces_app"])
 
 

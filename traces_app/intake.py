@@ -18,7 +18,7 @@ from sessions_app.models import Agent, Presence
 from sessions_app.protocol.errors import Busy, Invalid
 from sessions_app.protocol.ids import HUB, new_trace_id
 from traces_app import bell
-from traces_app.leases import DELEGATE
+from traces_app.leases import DELEGATE, HINT_SECONDS
 from traces_app.lifecycle import LockedSession, cancel_locked
 from traces_app.models import Trace
 from traces_app.moves import first_event
@@ -72,7 +72,7 @@ def open_traces(entry: Entry) -> None:
         continue_from=(draft.work or {}).get("continue_from"),
         in_line=parent is None and policy != "parallel",
         last_sequence=1,
-        next_hint_at=now + timedelta(seconds=1),
+        next_hint_at=now + timedelta(seconds=HINT_SECONDS),
         created_at=now,
         changed_at=now,
     )

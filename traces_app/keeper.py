@@ -88,9 +88,10 @@ class Keeper(threading.Thread):
             return
         if sessions:
             rings += leases.runnable(sessions)
-        for pk in rings:
+        for number, pk in enumerate(rings):
             if not self._ringer(pk):
-                return  # the broker is down: the sweep will ring for the rest
+                leases.give_back_hints(rings[number:], database_now())  # the sweep rings for them, every second
+                return
 
     def _sweep(self) -> None:
         leases.sweep()

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from sessions_app.changes import unit_of_work
 from sessions_app.db import write_transaction
-from sessions_app.models import Session
 from sessions_app.services.sessions import touch
 from traces_app import lifecycle
 from traces_app.lifecycle import Claimed, LockedSession
@@ -23,6 +23,7 @@ log = logging.getLogger("hub.traces")
 
 MAX_LOSSES = 3
 SWEEP_LIMIT = 200
+HINT_SECONDS = 5  # after a ring; then twice as long each time
 HINT_SECONDS_MAX = 30
 DELEGATE = "delegate"
 
@@ -41,18 +42,16 @@ def lease_seconds(executor: str) -> float:
 
 def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed | None:
     """Begin an attempt; None when it is not there to be begun. With `attempt`: only as the attempt of that number."""
-    # Most rings come for what somebody else has taken already: they cost one read.
-    session_pk = claimable().filter(pk=trace_pk).values_list("session_id", flat=True).first()
+    session_pk = _session_of_waiting(trace_pk)
     if session_pk is None:
         return None
     with unit_of_work() as changes:
         # Takes the session's lock: of two traces of one session the second sees what the first has done.
         touch(session_pk)
-        trace = claimable().filter(pk=trace_pk).first()
+        trace = claimable().filter(pk=trace_pk).select_related("session").first()
         if trace is None or (attempt is not None and trace.attempt + 1 != attempt):
             return None
         now = database_now()
-        context = Session.objects.values_list("context", flat=True).get(pk=session_pk)
         if not move(
             trace,
             "claim",
@@ -62,10 +61,18 @@ def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed |
             owner=owner[:100],
             lease_until=now + timedelta(seconds=lease_seconds(trace.executor)),
             started_at=trace.started_at or now,
-            context=context,
+            context=trace.session.context,
         ):
             return None
         return Claimed(trace.pk, session_pk, trace.public_id, trace.attempt, trace.executor)
+
+
+def _session_of_waiting(trace_pk: int) -> int | None:
+    """Most rings come for what somebody else has taken already: those cost this one read, and no transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT session_id FROM traces_app_trace WHERE id = %s AND status = %s", [trace_pk, CREATED])
+        row = cursor.fetchone()
+    return None if row is None else int(row[0])
 
 
 def renew(held: Iterable[Claimed]) -> list[Claimed]:
@@ -185,7 +192,7 @@ def take_due_hints(now: datetime, limit: int = SWEEP_LIMIT) -> list[int]:
     if due:
         with write_transaction():
             for pk, hints in sorted(due):
-                wait = timedelta(seconds=min(2 ** min(hints + 1, 10), HINT_SECONDS_MAX))
+                wait = timedelta(seconds=min(HINT_SECONDS * 2 ** min(hints, 10), HINT_SECONDS_MAX))
                 mine = Trace.objects.filter(pk=pk, hints=hints, status=CREATED, next_hint_at__lte=now)
                 if mine.update(hints=hints + 1, next_hint_at=now + wait):
                     taken.append(pk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -147,22 +147,24 @@ class Claimed:
     executor: str
 
 
-def complete(claimed: Claimed, outcome: Completed, *, stream_id: str | None = None) -> bool:
-    """Result message, state and context patch in one transaction; False when this attempt runs no more."""
+def complete(claimed: Claimed, outcome: Completed, *, stream_id: str | None = None, notes: Sequence[Note] = ()) -> bool:
+    """Result message, state and context patch in one transaction; False when this attempt runs no more.
+
+    `notes` are events that were not worth a transaction of their own.
+    """
     try:
-        return _complete(claimed, outcome, stream_id)
+        return _complete(claimed, outcome, stream_id, list(notes))
     except Lost:
         return False
 
 
-def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None) -> bool:
+def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes: list[Note]) -> bool:
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
         trace = Trace.objects.select_related("agent").get(pk=claimed.pk)
         if trace.attempt != claimed.attempt or trace.status != RUNNING:
             return False
         result = result_of(outcome, stream_id)
-        notes = []
         if result.artifact is not None:
             notes.append(Note("artifact", result.artifact))
         if place.lives:
@@ -182,12 +184,14 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None) -> bo
         return True
 
 
-def fail(claimed: Claimed, code: str, message: str, *, where: Q | None = None, losses: int | None = None) -> bool:
+def fail(claimed: Claimed, code: str, message: str, *, notes: Sequence[Note] = ()) -> bool:
     """End an attempt's trace as failed; False when this attempt runs no more."""
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
         trace = Trace.objects.get(pk=claimed.pk)
-        return fail_locked(trace, claimed.attempt, code, message, changes, place, where=where, losses=losses)
+        if not _noted(trace, claimed, notes, changes):
+            return False
+        return fail_locked(trace, claimed.attempt, code, message, changes, place)
 
 
 def fail_locked(
@@ -233,11 +237,28 @@ def cancel_trace(*, trace_pk: int, session_pk: int, by: str, reason: str = "", c
     return cancel_locked(trace, changes, place, by=by, reason=reason)
 
 
-def ask(claimed: Claimed, pending: dict[str, Any], call: tuple[str, str, Any] | None = None) -> bool:
+def _noted(trace: Trace, claimed: Claimed, notes: Sequence[Note], changes: Changes) -> bool:
+    try:
+        if notes:
+            append_events(trace, claimed.attempt, notes, changes, statuses=[RUNNING])
+    except Lost:
+        return False
+    return True
+
+
+def ask(
+    claimed: Claimed,
+    pending: dict[str, Any],
+    call: tuple[str, str, Any] | None = None,
+    *,
+    notes: Sequence[Note] = (),
+) -> bool:
     """Have a trace wait for an answer; `call` is `(digest, tool, arguments)` of the one call that wants a leave."""
     with unit_of_work() as changes:
         LockedSession(claimed.session_pk, changes)
         trace = Trace.objects.get(pk=claimed.pk)
+        if not _noted(trace, claimed, notes, changes):
+            return False
         now = database_now()
         until = now + timedelta(seconds=settings.HUB_TRACE_INPUT_SECONDS)
         pending = storable({**pending, "expires_at": until.strftime("%Y-%m-%dT%H:%M:%S.%fZ")})
@@ -304,7 +325,7 @@ def answer_trace(
         input_until=None,
         inputs=[*trace.inputs, entry],
         hints=0,
-        next_hint_at=now + timedelta(seconds=1),
+        next_hint_at=now + timedelta(seconds=5),
     ):
         raise Conflict("This trace waits for nothing.")
     pk = trace.pk

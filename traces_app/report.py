@@ -36,6 +36,8 @@ class TraceReport:
         self._touched = time.monotonic()
         self._text: list[str] = []
         self._text_at = 0.0
+        self.pending: list[Note] = []
+        """Written with whatever comes next: a note of its own would cost a commit."""
 
     @property
     def streamed(self) -> bool:
@@ -65,7 +67,8 @@ class TraceReport:
                 if time.monotonic() - self._touched >= TOUCH_SECONDS:
                     touch(self._trace.session_id)  # sessions first, then traces
                     self._touched = time.monotonic()
-                records.record(self._trace, self._attempt.claimed.attempt, list(notes), changes)
+                records.record(self._trace, self._attempt.claimed.attempt, [*self.pending, *notes], changes)
+            self.pending = []
         except Lost:
             self._attempt.stop("over")
             raise Cancelled("over") from None

@@ -14,6 +14,7 @@ import queue
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -35,7 +36,7 @@ from traces_app.executors.contract import (
 from traces_app.executors.python_function import as_outcome
 from traces_app.executors.registry import UnknownExecutor, find_executor
 from traces_app.models import Trace
-from traces_app.moves import Lost
+from traces_app.moves import Lost, Note
 from traces_app.report import TraceReport, call_digest
 from traces_app.requests import load_request
 
@@ -56,7 +57,7 @@ def run_trace(trace_pk: int) -> bool:
         run = _Run(attempt)
         outcome = run.outcome()
         if outcome is not None:
-            settle(attempt, outcome, stream_id=claimed.trace_id if run.streamed else None)
+            settle(attempt, outcome, stream_id=claimed.trace_id if run.streamed else None, notes=run.pending)
     finally:
         attempts.remove(attempt)
     return True
@@ -71,6 +72,10 @@ class _Run:
     @property
     def streamed(self) -> bool:
         return self._report is not None and self._report.streamed
+
+    @property
+    def pending(self) -> list[Note]:
+        return self._report.pending if self._report is not None else []
 
     def outcome(self) -> Outcome | None:
         """What the executor returned, `timeout` when it did not, None when nobody wants to know any more."""
@@ -116,7 +121,7 @@ class _Run:
         request, injected = load_request(claimed, self._attempt.deadline)
         trace = Trace.objects.get(pk=claimed.pk)
         self._report = report = TraceReport(self._attempt, trace, request.agent_id, request.session_id)
-        report.note(injected)
+        report.pending = [injected]
         returned = executor.run(request, report)
         if inspect.isawaitable(returned):
             returned = asyncio.run(_awaited(returned))  # a loop of its own: nothing of it is shared between runs
@@ -128,12 +133,12 @@ async def _awaited(returned: Any) -> Any:
     return await returned
 
 
-def settle(attempt: Attempt, outcome: Outcome, *, stream_id: str | None = None) -> bool:
-    """Write how an attempt ended, as soon as the database can; False when it was over before."""
+def settle(attempt: Attempt, outcome: Outcome, *, stream_id: str | None = None, notes: Sequence[Note] = ()) -> bool:
+    """Write how an attempt ended, and `notes` before, as soon as the database can; False when it was over before."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         try:
-            return _settle(attempt, outcome, stream_id)
+            return _settle(attempt, outcome, stream_id, notes)
         except Exception as error:
             if not is_outage(error):
                 raise
@@ -144,19 +149,19 @@ def settle(attempt: Attempt, outcome: Outcome, *, stream_id: str | None = None) 
             time.sleep(0.5)
 
 
-def _settle(attempt: Attempt, outcome: Outcome, stream_id: str | None) -> bool:
+def _settle(attempt: Attempt, outcome: Outcome, stream_id: str | None, notes: Sequence[Note]) -> bool:
     claimed = attempt.claimed
     if isinstance(outcome, Completed):
-        return lifecycle.complete(claimed, outcome, stream_id=stream_id)
+        return lifecycle.complete(claimed, outcome, stream_id=stream_id, notes=notes)
     if isinstance(outcome, Failed):
-        return lifecycle.fail(claimed, outcome.code, outcome.message)
+        return lifecycle.fail(claimed, outcome.code, outcome.message, notes=notes)
     if isinstance(outcome, NeedsInput):
         pending = {"kind": "question", "question": outcome.question, "schema": dict(outcome.schema)}
-        return lifecycle.ask(claimed, pending)
+        return lifecycle.ask(claimed, pending, notes=notes)
     if isinstance(outcome, NeedsApproval):
         call = {"tool": outcome.tool, "arguments": dict(outcome.arguments)}
         question = outcome.question or f"May {outcome.tool} be called?"
         pending = {"kind": "approval", "question": question, "call": call}
         digest = call_digest(outcome.tool, outcome.arguments)
-        return lifecycle.ask(claimed, pending, (digest, outcome.tool, outcome.arguments))
+        return lifecycle.ask(claimed, pending, (digest, outcome.tool, outcome.arguments), notes=notes)
     raise AssertionError(f"no outcome: {outcome!r}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from celery import shared_task
+from django.db import connection
 
-from sessions_app.db import is_outage
+from sessions_app.db import is_outage, on_postgres
 from traces_app.runner import run_trace
 
 log = logging.getLogger("hub.traces")
@@ -21,3 +22,7 @@ def run(trace_pk: int) -> None:
         if not is_outage(error):
             raise
         log.warning("a trace could not be run now: %r", error)  # its lease runs out, the sweep rings again
+        connection.close()
+    finally:
+        if on_postgres():
+            connection.close()  # back to the pool; a file stays open for the next one

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from tests.acceptance.wire import Frame, Wire
@@ -134,7 +135,7 @@ class TraceHub:
     async def operator(self) -> Wire:
         if self._operator is None:
             text = await asyncio.to_thread(self.manage, "agent", "create", "op", "--scope", "operator", "--json")
-            self._operator = Wire(self.web(), json.loads(text)["api_key"])
+            self._operator = AgentWire(self.web(), json.loads(text)["api_key"], "op")
         return self._operator
 
     async def agents(self, *names: str) -> list[AgentWire]:
@@ -160,6 +161,11 @@ class AgentWire(Wire):
     def __init__(self, url: str, key: str, agent_id: str) -> None:
         super().__init__(url, key)
         self.agent_id = agent_id
+
+    async def call(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        # Without reading the machine's certificates each time: these tests poll, beside the hub, on the same processors.
+        async with httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=60, verify=False) as client:
+            return await client.request(method, f"/api/a2a/{path}", json=body, **options)
 
     def at(self, url: str) -> AgentWire:
         return AgentWire(url, self.key, self.agent_id)
