@@ -9,7 +9,6 @@ import httpx
 import pytest
 from django.db import OperationalError
 
-from sessions_app.protocol import errors
 from sessions_app.rest.errors import HTTP_STATUS
 from tests.integration.rest.conftest import Door, MakeDoor
 
@@ -334,7 +333,3 @@ async def test_both_doors_answer_alike_to_the_byte(door: MakeDoor, application: 
     for one, other in zip(*answers, strict=True):
         assert (one.status_code, one.content) == (other.status_code, other.content)
         assert sorted(one.headers.items()) == sorted(other.headers.items())
-
-
-def test_every_error_has_a_status() -> None:
-    assert set(HTTP_STATUS) == {error.code for error in errors.ALL}
