@@ -126,6 +126,8 @@ async def test_a_send_while_the_broker_is_down_is_acked_at_once_and_runs_when_it
     assert (await trace_of(alice, cancelled))["attempt"] == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_200_traces_at_once_with_random_kills_each_have_one_result(hub: TraceHub) -> None:
     alice, bob = await hub.agents("alice", "bob")
     await hub.runs(bob, "steps", steps=1, seconds=0.02)
@@ -141,7 +143,7 @@ async def test_200_traces_at_once_with_random_kills_each_have_one_result(hub: Tr
 
     killing = random.Random(7)
     last = kills = 0
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(240):  # a hang, not a measure: the machine may be busy
         while (now := await ended()) < 200:
             # A kill for about every fifth trace that two workers at a time may hold.
             if now - last >= 25 and kills < 6:
