@@ -201,6 +201,7 @@ class Readers:
     """Reader threads; every read of sockets and hot requests runs here."""
 
     def __init__(self, threads: int = 2) -> None:
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hub-reader")
         self._pid = os.getpid()
 
@@ -209,7 +210,19 @@ class Readers:
         return await asyncio.get_running_loop().run_in_executor(self._pool, _read, function, *arguments)
 
     def stop(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Finish what was asked for, and give the connections back: one left to a dead thread is lost to the driver's pool."""
+        together = threading.Barrier(self._threads)  # so that each thread closes once, its own
+        for _ in range(self._threads):
+            self._pool.submit(_close, together)
+        self._pool.shutdown(wait=False)
+
+
+def _close(together: threading.Barrier) -> None:
+    try:
+        together.wait(2)
+    except threading.BrokenBarrierError:
+        pass  # another thread is still reading; it closes after that
+    connection.close()
 
 
 def _read(function: Callable[..., T], *arguments: Any) -> T:
