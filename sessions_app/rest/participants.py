@@ -14,7 +14,7 @@ from sessions_app.protocol.errors import NotFound
 from sessions_app.rest.answers import Answer, json_answer
 from sessions_app.rest.base import SessionView
 from sessions_app.rest.document import documented
-from sessions_app.selectors import has_left, online_names, participant_view
+from sessions_app.selectors import has_left, may_name_an_agent, online_names, participant_view
 from sessions_app.services.participants import add_participant, remove_participant
 
 _participant_body = msgspec.json.Decoder(ParticipantBody)
@@ -58,6 +58,8 @@ class OneParticipant(SessionView):
 
     @documented("remove_participant", "Leave a session, or remove somebody from one that you initiated", {204: None})
     def delete(self, request: Request, session_id: str, agent_id: str) -> Answer:
+        if not may_name_an_agent(agent_id):
+            raise NotFound()
         if hasattr(self, "access"):
             with unit_of_work() as changes:
                 remove_participant(
