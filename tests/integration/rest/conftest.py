@@ -9,6 +9,7 @@ import httpx
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.asgi import get_asgi_application
+from django.db import connection
 
 from sessions_app import hooks, identities, keys, members
 from sessions_app.models import Agent, ApiKey
@@ -80,6 +81,7 @@ async def application(request: pytest.FixtureRequest, transactional_db: None) ->
     yield django_application if request.param == "django" else Express(django_application)
     await get_runtime().ready.wait()
     await stop_runtime()
+    await sync_to_async(connection.close)()  # PostgreSQL can't drop a database that a thread is connected to
     forget_everything()
 
 
