@@ -158,6 +158,29 @@ def _hot_paths() -> dict[str, Any]:
                 ],
             )
         },
+        f"{PREFIX}sessions/{{session_id}}/events": {
+            "get": {
+                **_operation(
+                    "follow_session",
+                    "The session as server-sent events: `event` the type, `data` the frame, `id` the sequence",
+                    {},
+                    parameters=[
+                        session,
+                        {
+                            "in": "header",
+                            "name": "Last-Event-ID",
+                            "schema": {"type": "integer", "minimum": 0},
+                            "description": "go on after this sequence",
+                        },
+                        query("after", "integer", "begin after this sequence (default: your cursor)", minimum=0),
+                    ],
+                ),
+                "responses": {
+                    "200": {"description": "events without end", "content": {"text/event-stream": {}}},
+                    "204": {"description": "the session has ended, and you have it all"},
+                },
+            }
+        },
         f"{PREFIX}sessions/{{session_id}}/read": {
             "post": _operation(
                 "move_cursor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from sessions_app import states
 from sessions_app.protocol.errors import Invalid, MethodNotAllowed, NotFound, Unavailable
@@ -34,12 +34,15 @@ async def events(request: HttpRequest, session_id: str) -> HttpResponseBase:
     after = _position(request, place.state.last_sequence)
     if after == place.state.last_sequence and place.state.status in states.ENDED:
         return Answer(204).as_response()
-    stream = EventStream(runtime, principal)
-    response = StreamingHttpResponse(
-        stream.events(place, after) if request.method == "GET" else (), content_type="text/event-stream"
-    )
+    kind = "text/event-stream"
+    response: HttpResponseBase
+    if request.method == "HEAD":
+        response = HttpResponse(content_type=kind)
+    else:
+        response = StreamingHttpResponse(EventStream(runtime, principal).events(place, after), content_type=kind)
     response["Cache-Control"] = "private, no-store"
     response["Vary"] = "Authorization"
+    response["X-Content-Type-Options"] = "nosniff"
     response["X-Accel-Buffering"] = "no"
     return response
 

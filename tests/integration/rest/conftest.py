@@ -81,7 +81,7 @@ async def application(request: pytest.FixtureRequest, transactional_db: None) ->
     yield django_application if request.param == "django" else Express(django_application)
     await get_runtime().ready.wait()
     await stop_runtime()
-    await sync_to_async(connection.close)()  # PostgreSQL can't drop a database that a thread is connected to
+    await sync_to_async(_leave_the_database)()  # PostgreSQL can't drop a database that a thread is connected to
     forget_everything()
 
 
@@ -100,6 +100,10 @@ def door(client: httpx.AsyncClient) -> MakeDoor:
         return Door(client, agent_id, await sync_to_async(_register)(agent_id, scope, body))
 
     return make
+
+
+def _leave_the_database() -> None:
+    connection.close()
 
 
 def _register(agent_id: str, scope: str, body: dict[str, Any]) -> str:
