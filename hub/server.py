@@ -13,6 +13,7 @@ from django.conf import settings
 from twisted.internet import defer
 
 from hub.websocket import QuickWebSocket
+from sessions_app.logs import one_line
 from sessions_app.realtime.runtime import stop_runtime
 
 log = logging.getLogger("hub.server")
@@ -75,6 +76,12 @@ class HubServer(Server):  # type: ignore[misc]
             if "application_instance" not in details:  # stock Daphne looks it up unasked
                 del self.connections[protocol]
         return super().kill_all_applications()
+
+    def log_action(self, protocol: str, action: str, details: dict[str, Any]) -> None:
+        """The access log shows no key, although somebody may have put one into a URL, where it opens nothing."""
+        if "path" in details:
+            details = {**details, "path": one_line(str(details["path"]))}
+        super().log_action(protocol, action, details)
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
         kind = message["type"]
