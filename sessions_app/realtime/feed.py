@@ -80,7 +80,9 @@ class Feed:
         if last_sequence <= self.heard:
             return False
         self.heard = last_sequence
-        if self.live and not self.waiting:
+        if self.live:
+            # Even with messages waiting: they end below this, and nobody would tell us of the rest again.
+            self.waiting.clear()
             self.live = False
         return not self.live and self.room > 0
 

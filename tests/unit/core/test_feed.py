@@ -69,6 +69,17 @@ def test_a_hint_that_comes_during_the_last_page_is_not_forgotten() -> None:
     assert it.live
 
 
+def test_a_bare_hint_beyond_what_is_waiting_is_not_forgotten_when_that_has_been_taken() -> None:
+    it = feed(live=True)
+    it.offer(messages(1, 3))
+    it.hear_of(5)  # 4 and 5 were committed, and their hint with content was lost
+    out = [m.sequence for m in it.take(10)]
+    assert it.wants_page, "a live feed that is behind what it heard of would stay behind until the next message"
+    out += [m.sequence for m in it.page_read(messages(it.position + 1, 5), asked=500, target=it.heard)]
+    assert out == [1, 2, 3, 4, 5]
+    assert it.live
+
+
 def test_doubled_and_late_hints_are_skipped() -> None:
     it = feed(live=True)
     it.offer(messages(1, 4))
