@@ -115,6 +115,7 @@ _database: dict[str, Any] = dict(
     dj_database_url.parse(env("DATABASE_URL") or f"sqlite:///{HUB_DATA_DIR / 'hub.sqlite3'}")
 )
 if _database["ENGINE"] == "django.db.backends.sqlite3":
+    _database["ENGINE"] = "hub.sqlite"
     # An ack promises durability, so FULL; IMMEDIATE because a deferred transaction that reads first can't wait for the lock.
     _database["OPTIONS"] = {
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000;",

@@ -287,22 +287,22 @@ class _Batch:
         counted = (draft.session_pk, draft.sender_pk)
         self.sent[counted] = self.sent.get(counted, 0) + 1
         message = sql.encode_message(
-            key=draft.key,
-            session_pk=draft.session_pk,
-            session_id=ledger.row.public_id,
-            sequence=ledger.last_sequence,
-            round_=ledger.turn.round,
-            sender=sender,
-            to=to,
-            kind=draft.kind,
-            content=draft.content,
-            parts=draft.parts,
-            reply_to=draft.reply_to,
-            trace_id=draft.trace_id,
-            client_message_id=draft.client_message_id,
-            metadata=draft.metadata,
-            classified_by=draft.classified_by,
-            timestamp=ledger.time,
+            draft.key,
+            draft.session_pk,
+            ledger.row.public_id,
+            ledger.last_sequence,
+            ledger.turn.round,
+            sender,
+            to,
+            draft.kind,
+            draft.content,
+            draft.parts,
+            draft.reply_to,
+            draft.trace_id,
+            draft.client_message_id,
+            draft.metadata,
+            draft.classified_by,
+            ledger.time,
         )
         self.changes.session(draft.session_pk).messages.append(message)
         return message

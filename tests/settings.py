@@ -16,7 +16,7 @@ if "HUB_DATA_DIR" not in os.environ:
 from hub.settings import *  # noqa: F403
 from hub.settings import DATABASES, HUB_DATA_DIR
 
-if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+if DATABASES["default"]["ENGINE"] == "hub.sqlite":
     # Django's default for tests is a database in memory, which the writer's and the readers' own connections can't see.
     DATABASES["default"]["TEST"] = {"NAME": str(HUB_DATA_DIR / "test.sqlite3")}
 

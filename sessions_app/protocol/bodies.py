@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from sessions_app.protocol import ids, limits
 from sessions_app.protocol.errors import Invalid, TooLarge
-from sessions_app.protocol.jsontext import dumps, invalid_from
+from sessions_app.protocol.jsontext import invalid_from
 
 
 class Part(Struct, omit_defaults=True):
@@ -186,11 +186,6 @@ def check_parts(raw: bytes) -> tuple[str, str]:
     if utf8_length(text) > limits.CONTENT_BYTES:
         raise TooLarge(f"The text holds {limits.CONTENT_BYTES} bytes at the most.", field="parts")
     return text, raw.decode()
-
-
-def plain_parts(text: str) -> str:
-    """The parts of a message that was given as text."""
-    return dumps([{"text": text}])
 
 
 def check_addressees(to: list[str] | str | None) -> list[str] | None:

@@ -80,23 +80,44 @@ client_frames = msgspec.json.Decoder(AnyClientFrame)
 frame_list = msgspec.json.Decoder(list[Raw])
 
 
-class Message(Struct, kw_only=True):
-    """A stored message as every door shows it; JSON columns travel as the text that they are."""
+def message_body(
+    message_id: str,
+    session_id: str,
+    sequence: int,
+    round_: int,
+    sender: str,
+    to: str | None,
+    kind: str,
+    content: str,
+    parts: str | None,
+    reply_to: str | None,
+    trace_id: str | None,
+    client_message_id: str | None,
+    metadata: str | None,
+    timestamp: str,
+) -> str:
+    """A stored message as every door shows it, as JSON text. `to`, `parts` and `metadata` are JSON text already.
 
-    message_id: str
-    session_id: str
-    sequence: int
-    round: int
-    from_: str = msgspec.field(name="from")
-    to: Raw | None
-    kind: str
-    content: str
-    parts: Raw
-    reply_to: str | None
-    trace_id: str | None
-    client_message_id: str | None
-    metadata: Raw
-    timestamp: str
+    The one place that says how a message looks. By hand, because it is done once per message sent and per message replayed:
+    what could hold a quotation mark is encoded, ids and names can't.
+    """
+    text = _encode(content).decode()
+    return (
+        f'{{"message_id":"{message_id}","session_id":"{session_id}","sequence":{sequence},"round":{round_},'
+        f'"from":"{sender}","to":{to or "null"},"kind":"{kind}","content":{text},'
+        f'"parts":{parts if parts is not None else f"[{{{_TEXT}:{text}}}]"},'
+        f'"reply_to":{_name(reply_to)},"trace_id":{_name(trace_id)},'
+        f'"client_message_id":{_encode(client_message_id).decode()},"metadata":{metadata or "{}"},'
+        f'"timestamp":"{timestamp}"}}'
+    )
+
+
+_encode = msgspec.json.Encoder().encode
+_TEXT = '"text"'
+
+
+def _name(value: str | None) -> str:
+    return "null" if value is None else f'"{value}"'
 
 
 def as_frame(body: str) -> str:
