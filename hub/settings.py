@@ -240,6 +240,23 @@ HUB_DEFAULT_EXECUTOR = env("HUB_DEFAULT_EXECUTOR", "planner")  # for requires_ex
 HUB_TOOLS = env_list("HUB_TOOLS")  # dotted names of further tools for the planner, each a traces_app.tools.Tool
 HUB_EXECUTORS: dict[str, str] = {"planner": "traces_app.executors.planner.PlannerExecutor"}
 
+# Context passing: what goes along with a question to an agent (sessions_app/context/).
+HUB_CONTEXT_ITEMS = int(env_number("HUB_CONTEXT_ITEMS", 6))  # messages that rules and relevance may add to a question
+HUB_CONTEXT_TOKENS = int(env_number("HUB_CONTEXT_TOKENS", 400))  # and what they may cost together
+HUB_CONTEXT_SCORE = env_number("HUB_CONTEXT_SCORE", 2.0)  # below this nothing is relevant (BM25)
+HUB_CONTEXT_WINDOW = int(env_number("HUB_CONTEXT_WINDOW", 32_000))  # tokens of an agent whose card says nothing of it
+HUB_CONTEXT_RESERVE_SECONDS = env_number(
+    "HUB_CONTEXT_RESERVE_SECONDS", 900
+)  # when nobody says what became of a delivery
+HUB_SUMMARY_ROUNDS = int(env_number("HUB_SUMMARY_ROUNDS", 10))  # completed rounds from one summary to the next
+HUB_SUMMARY_TOKENS = int(env_number("HUB_SUMMARY_TOKENS", 400))
+HUB_SUMMARISER = env(
+    "HUB_SUMMARISER"
+)  # dotted name of a writer (sessions_app/context/summaries.py); else sentences are picked
+HUB_HISTORY_SECONDS = env_number(
+    "HUB_HISTORY_SECONDS", 2_592_000
+)  # an agent's own history that is unused is forgotten; 0: never
+
 # Rates are per agent and process, per second; 0 is off. A burst is what may come at once.
 HUB_RATE_MESSAGES = env_number("HUB_RATE_MESSAGES", 500)
 HUB_BURST_MESSAGES = env_number("HUB_BURST_MESSAGES", 5000)

@@ -17,7 +17,10 @@ from sessions_app.protocol.ids import message_id
 
 
 class Committed(Struct):
-    """A stored message on its way to its readers; `body` is its JSON, encoded once for all of them."""
+    """A stored message on its way to its readers; `body` is its JSON, encoded once for all of them.
+
+    `views` are what readers with a visibility profile get of it, by the profile's hash; `withheld` marks an empty one.
+    """
 
     key: int
     session_pk: int
@@ -30,6 +33,8 @@ class Committed(Struct):
     stream_id: str | None = None
     timestamp: str = ""
     frame_text: str | None = None
+    views: dict[str, Committed] | None = None
+    withheld: bool = False
 
     @property
     def frame(self) -> str:

@@ -20,6 +20,12 @@ class Agent(models.Model):
     executor = models.CharField(max_length=200, null=True, blank=True, default=None)
     executor_config = JSONText(default=dict, blank=True)
     context_strategy = models.CharField(max_length=16, null=True, blank=True, default=None)
+    visibility = JSONText(
+        null=True,
+        blank=True,
+        default=None,
+        help_text="a visibility profile; null: everything, or what its kind may see",
+    )
     is_active = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)
     last_seen = models.DateTimeField(null=True, blank=True)

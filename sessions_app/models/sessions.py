@@ -89,6 +89,8 @@ class Participant(models.Model):
     cursor = models.BigIntegerField(default=0)
     acknowledged = models.BooleanField(default=False, help_text="whether the cursor was ever moved")
     first_sequence = models.BigIntegerField(default=1, help_text="below this it may read nothing")
+    context_strategy = models.CharField(max_length=16, null=True, blank=True, default=None)
+    visibility = JSONText(null=True, blank=True, default=None, help_text="a visibility profile; null: the agent's own")
     sent = models.BigIntegerField(default=0)
     sent_read = models.BigIntegerField(default=0)
     joined_at = models.DateTimeField()
