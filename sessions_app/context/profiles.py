@@ -1,0 +1,412 @@
+"""What a reader may get of a session's messages. Pure: a profile is a value, and showing a message is a function of it.
+
+A profile is JSON; a field that is absent or null restricts nothing, unknown fields are refused:
+
+    {"senders": ["a"], "withheld_senders": ["b"], "kinds": ["chat"], "withheld_kinds": ["tool_call"],
+     "part_types": ["text"], "withheld_part_types": ["UserContext"], "withheld_labels": ["secret", "*"],
+     "redactions": [{"pattern": "ak_[A-Za-z0-9_]{8,64}", "replacement": "[key]"}],
+     "withheld_context": ["previous_results"], "scope": "all" | "addressed"}
+
+The type of a part is its `metadata.type`, else `text`, `data`, `url` or `raw`. Labels are `metadata.sensitivity` of a
+message or of a part (a string or a list). `scope: addressed` narrows what a reader finds by itself to what it sent, what
+addresses it and what was injected; it does not bear on what may be injected. What an agent sent itself is always shown to it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from sessions_app.changes import Committed
+from sessions_app.protocol.classify import RuleError, effort
+from sessions_app.protocol.errors import Invalid
+from sessions_app.protocol.ids import HUB
+from sessions_app.protocol.jsontext import dumps
+
+ALL, ADDRESSED = "all", "addressed"
+EVERYTHING = "everything"
+"""The hash of those who may see everything."""
+ANY_LABEL = "*"
+MAX_NAMES = 1000
+MAX_REDACTIONS = 50
+MAX_PATTERN = 500
+MAX_EFFORT = 2_000  # steps at one place of a text; a message has up to 256 Ki places
+EXTERNAL_KIND = "external"
+EXTERNAL_EXECUTORS = frozenset({"a2a"})
+
+
+class Redaction(Struct, frozen=True, forbid_unknown_fields=True):
+    pattern: str
+    replacement: str = "[redacted]"
+
+
+class Profile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What may be got; see the module. Compare profiles by `digest`."""
+
+    senders: tuple[str, ...] | None = None
+    withheld_senders: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] | None = None
+    withheld_kinds: tuple[str, ...] | None = None
+    part_types: tuple[str, ...] | None = None
+    withheld_part_types: tuple[str, ...] | None = None
+    withheld_labels: tuple[str, ...] | None = None
+    redactions: tuple[Redaction, ...] | None = None
+    withheld_context: tuple[str, ...] | None = None
+    scope: str = ALL
+
+    @property
+    def judges_parts(self) -> bool:
+        """Whether the text of a message must be looked at, and not only where it comes from."""
+        return bool(self.part_types is not None or self.withheld_part_types or self.withheld_labels or self.redactions)
+
+
+EXTERNAL_PROFILE = Profile(scope=ADDRESSED)
+"""What an agent of another organisation gets unless somebody says otherwise."""
+
+
+def check_profile(value: Any, field: str = "visibility") -> dict[str, Any] | None:
+    """A profile as it is stored; raises `Invalid`. Patterns whose cost isn't bounded are refused."""
+    if value is None:
+        return None
+    try:
+        profile = msgspec.convert(value, Profile)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{field}: {error}.", field=field) from None
+    if profile.scope not in (ALL, ADDRESSED):
+        raise Invalid(f"{field}: scope is {ALL} or {ADDRESSED}.", field=field)
+    for name in Profile.__struct_fields__:
+        given = getattr(profile, name)
+        if isinstance(given, tuple) and len(given) > (MAX_REDACTIONS if name == "redactions" else MAX_NAMES):
+            raise Invalid(f"{field}: {name} is too long.", field=field)
+    for redaction in profile.redactions or ():
+        if not 1 <= len(redaction.pattern) <= MAX_PATTERN or len(redaction.replacement) > MAX_PATTERN:
+            raise Invalid(f"{field}: a pattern has 1 to {MAX_PATTERN} characters.", field=field)
+        try:
+            re.compile(redaction.pattern)
+            costly = effort(redaction.pattern) > MAX_EFFORT
+        except (re.error, RuleError, OverflowError, RecursionError) as error:
+            raise Invalid(f"{field}: {redaction.pattern!r} is no pattern: {error}.", field=field) from None
+        if costly:
+            raise Invalid(f"{field}: repeats in {redaction.pattern!r} must be bounded.", field=field)
+    plain: dict[str, Any] = msgspec.to_builtins(profile)
+    return plain or None
+
+
+@lru_cache(maxsize=4096)
+def _profile(text: str) -> Profile:
+    return msgspec.json.decode(text, type=Profile)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A reader's eye on one session. `profile` None sees everything; `floor` is the reader's `first_sequence`.
+
+    `hash` keys what is derived from what this reader sees, `frames` what may be shared with other readers of messages.
+    """
+
+    agent_id: str
+    profile: Profile | None
+    floor: int = 1
+    hash: str = EVERYTHING
+    frames: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be filtered at all; the normal case is that nothing is."""
+        return self.profile is not None
+
+    # Messages
+
+    def show(self, message: Committed, injected: Collection[int] = ()) -> Committed:
+        """What this reader gets of a message: the message, a part of it, or its withheld place.
+
+        `injected` are keys of messages that it has been given; they matter to `scope: addressed` alone.
+        """
+        if self.profile is None or message.sender == self.agent_id:
+            return message
+        if self.profile.scope == ADDRESSED and message.key in injected:
+            return _shown(message, self.profile, "", ignore_scope=True)
+        if message.views is None:
+            message.views = {}
+        known = message.views.get(self.frames)
+        if known is None:
+            known = message.views[self.frames] = _shown(message, self.profile, self.agent_id)
+        return known
+
+    def injectable(self, message: Committed) -> Committed:
+        """The same for what may be given to this reader, whatever it would find by itself."""
+        if self.profile is None or message.sender == self.agent_id:
+            return message
+        return _shown(message, self.profile, self.agent_id, ignore_scope=True)
+
+    def admits(self, sender: str, kind: str) -> bool:
+        """Whether messages of this sender and kind may be seen at all; what they hold may still be withheld."""
+        return self.profile is None or sender == self.agent_id or _admits(self.profile, sender, kind)
+
+    def trusts(self, sender: str, kind: str = "result") -> bool:
+        """Whether text of this sender that is not (yet) a message, such as a chunk, can be shown as it is."""
+        if self.profile is None or sender == self.agent_id:
+            return True
+        return self.profile.scope == ALL and not self.profile.judges_parts and _admits(self.profile, sender, kind)
+
+    # The session's context
+
+    def context(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        """The shared context without what is withheld. Results of traces stay where their messages would be shown whole."""
+        if self.profile is None:
+            return dict(context)
+        withheld = set(self.profile.withheld_context or ())
+        kept: dict[str, Any] = {}
+        for name, value in context.items():
+            if name in withheld:
+                continue
+            if name == "previous_results" and isinstance(value, dict):
+                value = {
+                    trace: result
+                    for trace, result in value.items()
+                    if isinstance(result, dict) and self.trusts_result(str(result.get("agent_id", "")))
+                }
+            kept[name] = _redact_value(value, _patterns(self.profile))
+        return kept
+
+    def trusts_result(self, sender: str) -> bool:
+        """Whether a result's summary may be shown apart from its message: labels can't be seen on it, redaction can be done."""
+        if self.profile is None or sender == self.agent_id:
+            return True
+        profile = self.profile
+        if profile.scope == ADDRESSED or profile.withheld_labels or not _admits(profile, sender, "result"):
+            return False
+        return _wants_part("text", profile)
+
+    def redact(self, text: str) -> str:
+        return text if self.profile is None else _redact(text, _patterns(self.profile))
+
+
+def view_of(
+    agent_id: str,
+    own: str | None,
+    agents: str | None,
+    *,
+    kind: str = "agent",
+    executor: str | None = None,
+    floor: int = 1,
+) -> View:
+    """A reader's view from the profiles of its place (`own`) and of the agent, as stored; the stronger is the place's.
+
+    Without either, an agent of another organisation has `EXTERNAL_PROFILE`, everybody else sees everything.
+    """
+    text = own if own is not None else agents
+    if text is None and (kind == EXTERNAL_KIND or executor in EXTERNAL_EXECUTORS):
+        return _view(agent_id, EXTERNAL_PROFILE, floor)
+    if text is None and floor <= 1:
+        return View(agent_id, None)
+    return _view(agent_id, _profile(text) if text is not None else None, floor)
+
+
+def open_view(agent_id: str = "", floor: int = 1) -> View:
+    """The view of an operator, and of the hub itself."""
+    return View(agent_id, None, floor, _digest(EVERYTHING, str(floor)) if floor > 1 else EVERYTHING)
+
+
+def _view(agent_id: str, profile: Profile | None, floor: int) -> View:
+    if profile is None:
+        return open_view(agent_id, floor)
+    name = digest(profile)
+    # Own messages are shown whole and `addressed` names the reader, so what is derived is each reader's own.
+    derived = _digest(name, agent_id, str(floor) if floor > 1 else "")
+    return View(agent_id, profile, floor, derived, name if profile.scope == ALL else derived)
+
+
+@lru_cache(maxsize=4096)
+def digest(profile: Profile) -> str:
+    """A name for what a profile lets through."""
+    plain = dict(sorted(msgspec.to_builtins(profile).items()))
+    return _digest(dumps(plain))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+# How a message is shown
+
+
+class _Body(Struct):
+    """The fields of an encoded message that showing it depends on."""
+
+    to: list[str] | None
+    kind: str
+    content: str
+    parts: list[dict[str, Any]]
+    metadata: dict[str, Any]
+
+
+_body = msgspec.json.Decoder(_Body)
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _admits(profile: Profile, sender: str, kind: str) -> bool:
+    if kind == "system" and sender == HUB and (profile.kinds is None or "system" in profile.kinds):
+        return "system" not in (profile.withheld_kinds or ())
+    return (
+        (profile.senders is None or sender in profile.senders)
+        and sender not in (profile.withheld_senders or ())
+        and (profile.kinds is None or kind in profile.kinds)
+        and kind not in (profile.withheld_kinds or ())
+    )
+
+
+def _shown(message: Committed, profile: Profile, reader: str, *, ignore_scope: bool = False) -> Committed:
+    body = _body.decode(message.body)
+    if not _admits(profile, message.sender, body.kind) or _labelled(body.metadata, profile):
+        return _withheld(message)
+    if profile.scope == ADDRESSED and not ignore_scope and reader not in (body.to or ()) and body.kind != "system":
+        return _withheld(message)
+    if body.kind == "system" and message.reply_to is not None and _tells_of_work(profile):
+        return _withheld(message)  # an answer about running work quotes what others asked for
+    if not profile.judges_parts:
+        return message
+    patterns = _patterns(profile)
+    redacted = (_redact_part(part, patterns) for part in body.parts if _wanted(part, profile))
+    parts = [part for part in redacted if part is not None]
+    metadata = _redact_value(body.metadata, patterns)
+    if parts == body.parts and metadata == body.metadata:
+        return message
+    if not parts:
+        return _withheld(message)
+    text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+    return _with(message, content=text, parts=parts, metadata=metadata)
+
+
+def _tells_of_work(profile: Profile) -> bool:
+    return bool(
+        profile.scope == ADDRESSED
+        or profile.senders is not None
+        or profile.withheld_senders
+        or profile.kinds is not None
+        or profile.withheld_kinds
+        or profile.withheld_labels
+    )
+
+
+def _labelled(metadata: Mapping[str, Any], profile: Profile) -> bool:
+    withheld = profile.withheld_labels
+    if not withheld:
+        return False
+    labels = metadata.get("sensitivity")
+    if labels is None or labels == []:
+        return False
+    if ANY_LABEL in withheld:
+        return True
+    named = labels if isinstance(labels, list) else [labels]
+    return any(str(label).casefold() in {name.casefold() for name in withheld} for label in named)
+
+
+def part_type(part: Mapping[str, Any]) -> str:
+    """`metadata.type` of a part, else which of `text`, `data`, `url`, `raw` it is."""
+    metadata = part.get("metadata")
+    named = metadata.get("type") if isinstance(metadata, dict) else None
+    if isinstance(named, str) and named:
+        return named
+    return next((name for name in ("text", "data", "url", "raw") if name in part), "text")
+
+
+def _wants_part(kind: str, profile: Profile) -> bool:
+    return (profile.part_types is None or kind in profile.part_types) and kind not in (
+        profile.withheld_part_types or ()
+    )
+
+
+def _wanted(part: Mapping[str, Any], profile: Profile) -> bool:
+    metadata = part.get("metadata")
+    labelled = isinstance(metadata, dict) and _labelled(metadata, profile)
+    return not labelled and _wants_part(part_type(part), profile)
+
+
+Patterns = tuple[tuple[re.Pattern[str], str], ...]
+
+
+@lru_cache(maxsize=1024)
+def _patterns(profile: Profile) -> Patterns:
+    return tuple((re.compile(redaction.pattern), redaction.replacement) for redaction in profile.redactions or ())
+
+
+def _redact(text: str, patterns: Patterns) -> str:
+    for pattern, replacement in patterns:
+        text = pattern.sub(replacement.replace("\\", "\\\\"), text)  # a template in which nothing is special
+    return text
+
+
+def _redact_value(value: Any, patterns: Patterns) -> Any:
+    if not patterns:
+        return value
+    if isinstance(value, str):
+        return _redact(value, patterns)
+    if isinstance(value, list):
+        return [_redact_value(item, patterns) for item in value]
+    if isinstance(value, dict):
+        return {_redact(str(name), patterns): _redact_value(item, patterns) for name, item in value.items()}
+    return value
+
+
+def _redact_part(part: dict[str, Any], patterns: Patterns) -> dict[str, Any] | None:
+    """The part without what is redacted; None for bytes that hold some of it, which can't be cut out of them."""
+    if not patterns:
+        return part
+    raw = part.get("raw")
+    if isinstance(raw, str):
+        try:
+            text = base64.b64decode(raw).decode("utf-8", "replace")
+        except (binascii.Error, ValueError):
+            return None
+        if any(pattern.search(text) for pattern, _ in patterns):
+            return None
+        return {**_redact_value({k: v for k, v in part.items() if k != "raw"}, patterns), "raw": raw}
+    return dict(_redact_value(part, patterns))
+
+
+def _withheld(message: Committed) -> Committed:
+    return _with(message, content="", parts=[], metadata={}, withheld=True)
+
+
+def _with(message: Committed, **changed: Any) -> Committed:
+    """The same message with other fields; everything else is the text that it was."""
+    fields = _fields.decode(message.body)
+    fields.update({name: msgspec.Raw(msgspec.json.encode(value)) for name, value in changed.items()})
+    return Committed(
+        message.key,
+        message.session_pk,
+        message.sequence,
+        message.sender,
+        message.kind,
+        dumps(fields),
+        message.reply_to,
+        message.trace_id,
+        None if changed.get("withheld") else message.stream_id,
+        message.timestamp,
+        withheld=bool(changed.get("withheld")),
+    )
+
+
+__all__ = [
+    "ADDRESSED",
+    "ALL",
+    "EVERYTHING",
+    "EXTERNAL_PROFILE",
+    "Profile",
+    "Redaction",
+    "View",
+    "check_profile",
+    "digest",
+    "open_view",
+    "part_type",
+    "view_of",
+]

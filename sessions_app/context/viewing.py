@@ -1,0 +1,119 @@
+"""The views of participants, read from the rows, and a session's messages read through them.
+
+Most readers see everything: for them this costs the columns in a query that is made anyway, and nothing per message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connection
+
+from sessions_app import sql
+from sessions_app.changes import Committed
+from sessions_app.context.profiles import ADDRESSED, View, open_view, view_of
+from sessions_app.models import Injection
+from sessions_app.protocol.errors import NotFound
+from sessions_app.sql import marks, messages_after, messages_before
+
+VIEW_COLUMNS = "a.agent_id, p.visibility, a.visibility, a.kind, a.executor, p.first_sequence"
+"""Of a participant `p` and its agent `a`, in the order that `view_from` takes them."""
+PAGE = 500
+
+
+def view_from(row: Sequence[Any]) -> View:
+    """The view of a row of `VIEW_COLUMNS`."""
+    agent_id, own, agents, kind, executor, floor = row
+    return view_of(agent_id, own, agents, kind=kind, executor=executor, floor=floor)
+
+
+def find_views(session_pk: int, agent_pks: Sequence[int]) -> dict[int, View]:
+    """The views of those of these agents that take part in the session, by their keys; one query."""
+    if not agent_pks:
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""SELECT p.agent_id, {VIEW_COLUMNS} FROM sessions_app_participant p
+                  JOIN sessions_app_agent a ON a.id = p.agent_id
+                 WHERE p.session_id = %s AND p.left_at IS NULL AND p.agent_id IN ({marks(agent_pks)})""",
+            [session_pk, *agent_pks],
+        )
+        return {row[0]: view_from(row[1:]) for row in cursor.fetchall()}
+
+
+def find_view(session_pk: int, agent_pk: int) -> View:
+    """The view of a participant; raises `NotFound` for one that takes no part."""
+    view = find_views(session_pk, [agent_pk]).get(agent_pk)
+    if view is None:
+        raise NotFound()
+    return view
+
+
+def show_all(messages: Sequence[Committed], view: View, session_pk: int, agent_pk: int) -> list[Committed]:
+    """What a reader gets of these messages of one session, each in its place. Reads the ledger only for `scope: addressed`."""
+    if not view:
+        return list(messages)
+    injected = _injected(session_pk, agent_pk, messages) if view.profile and view.profile.scope == ADDRESSED else ()
+    return [view.show(message, injected) for message in messages]
+
+
+def _injected(session_pk: int, agent_pk: int, messages: Sequence[Committed]) -> set[int]:
+    keys = [message.key for message in messages]
+    rows = Injection.objects.filter(
+        session_id=session_pk, agent_id=agent_pk, message_key__in=keys, state=Injection.SEEN
+    )
+    return set(rows.values_list("message_key", flat=True))
+
+
+def page_after(session_pk: int, after: int, limit: int, view: View, agent_pk: int) -> list[Committed]:
+    """`sql.messages_after` as this reader gets it."""
+    return show_all(messages_after(session_pk, after, limit), view, session_pk, agent_pk)
+
+
+def seen_in(
+    session_pk: int, view: View, *, after: int = 0, through: int | None = None, most: int | None = None
+) -> list[Committed]:
+    """The messages that may be given to this reader, ascending: withheld ones are not among them.
+
+    `most`: only the newest so many. Nothing below the reader's first sequence.
+    """
+    floor = max(after + 1, view.floor)
+    if most is not None:
+        top = (through if through is not None else sql.SEQUENCE_MAX - 1) + 1
+        rows = messages_before(session_pk, top, floor, most)
+    else:
+        rows = []
+        at = floor - 1
+        while True:
+            page = messages_after(session_pk, at, PAGE, up_to=through)
+            rows += page
+            if len(page) < PAGE:
+                break
+            at = page[-1].sequence
+    shown = [view.injectable(message) for message in rows]
+    return [message for message in shown if not message.withheld]
+
+
+def by_key(session_pk: int, keys: Sequence[int], view: View) -> dict[int, Committed]:
+    """Those of these messages that belong to the session and may be given to this reader."""
+    found = {}
+    for key, message in sql.messages_by_key(keys).items():
+        if message.session_pk == session_pk and message.sequence >= view.floor:
+            shown = view.injectable(message)
+            if not shown.withheld:
+                found[key] = shown
+    return found
+
+
+__all__ = [
+    "VIEW_COLUMNS",
+    "by_key",
+    "find_view",
+    "find_views",
+    "open_view",
+    "page_after",
+    "seen_in",
+    "show_all",
+    "view_from",
+]
