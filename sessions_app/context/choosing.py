@@ -24,13 +24,14 @@ from sessions_app.context import viewing
 from sessions_app.context.profiles import View
 from sessions_app.context.relevance import MAX_MESSAGES, Index, indexes
 from sessions_app.context.words import has_anaphor, token_estimate
-from sessions_app.models import Agent, Injection, Message
+from sessions_app.models import Agent, Injection, Message, Session
 from sessions_app.protocol.ids import HUB, message_id
 from sessions_app.protocol.jsontext import dumps
 
 log = logging.getLogger("hub.context")
 
 CALLER, MODEL, RULE, RELEVANCE, ANAPHOR = "caller", "model", "rule", "relevance", "anaphor"
+CANDIDATE = "candidate"
 TALK = ("chat", "task", "tool_call", "result")
 REPLIES = ("chat", "result")
 LOOKED_BACK = 2_000
@@ -119,7 +120,31 @@ def as_choice(message: Committed, how: str, score: float | None = None) -> Choic
     """A shown message as something to take along; one without text takes its data along as JSON."""
     said = _said.decode(message.body)
     text = said.content or "\n".join(dumps(part["data"]) for part in said.parts if "data" in part)
-    return Choice(message.key, message.sequence, message.sender, said.round, text, how, score)
+    round_ = viewing.rounds_of([message]).get(message.key, said.round)
+    return Choice(message.key, message.sequence, message.sender, round_, text, how, score)
+
+
+def candidates(reader: Reader, *, through: int, most: int = 50) -> list[Choice]:
+    """The newest replies of others that the agent may get and has not been given, in order of time: what a main agent's
+    model chooses from."""
+    rows = Message.objects.filter(
+        session_id=reader.session_pk,
+        sequence__lte=through,
+        sequence__gt=max(through - LOOKED_BACK, reader.view.floor - 1),
+        kind__in=REPLIES,
+    ).exclude(sender__agent_id__in=[reader.agent.agent_id, reader.initiator, HUB])
+    keys = list(rows.order_by("-sequence").values_list("pk", flat=True)[: 2 * most])
+    given = _given(reader, keys)
+    shown = viewing.by_key(reader.session_pk, [key for key in keys if key not in given], reader.view)
+    found = [as_choice(message, CANDIDATE) for message in shown.values() if reader.takes(message, through)]
+    return sorted(found, key=lambda choice: choice.sequence)[-most:]
+
+
+def reader_of(session_pk: int, agent_pk: int, question: int | None = None) -> Reader:
+    """The asked agent in its session; raises `NotFound` when it takes no part."""
+    agent = Agent.objects.get(pk=agent_pk)
+    initiator = Session.objects.values_list("initiator__agent_id", flat=True).get(pk=session_pk)
+    return Reader(session_pk, agent, viewing.find_view(session_pk, agent_pk), initiator, question)
 
 
 def choose(

@@ -50,12 +50,14 @@ class Ask:
 
     `refs` and `model_refs` are message keys named by the caller and by the main agent's model; `search` False: nothing but
     those. `through` pins what is looked at (default: everything committed by now). `key` makes a retry find its delivery.
-    `metadata` is carried along (`userId`). `speaks` and `window` (tokens) come from the receiver's card.
+    `parts` are further parts of the question itself, which stand right after its text. `metadata` is carried along
+    (`userId`). `speaks` and `window` (tokens) come from the receiver's card.
     """
 
     session_pk: int
     agent_pk: int
     query: str
+    parts: Sequence[Mapping[str, Any]] = ()
     message_key: int | None = None
     asker_pk: int | None = None
     round: int | None = None
@@ -218,7 +220,7 @@ def _prepare_per_agent(ask: Ask, place: _Place, proposed: list[Choice], past: Pa
 def _payload(ask: Ask, place: _Place, chosen: Sequence[Choice], past: Past) -> Payload:
     if place.strategy == EMBEDDED:
         return strategies.embedded(
-            ask.query,
+            [{"text": ask.query}, *ask.parts],
             past,
             context=place.view.context(place.session.context),
             initiator=place.initiator,
@@ -228,19 +230,20 @@ def _payload(ask: Ask, place: _Place, chosen: Sequence[Choice], past: Past) -> P
             speaks=ask.speaks,
         )
     session_id = place.session.public_id
+    question = [{"text": ask.query}, *ask.parts]
     if place.strategy == SHARED:
         return strategies.shared(
-            ask.query, session_id=session_id, through=place.through, metadata=ask.metadata, speaks=ask.speaks
+            question, session_id=session_id, through=place.through, metadata=ask.metadata, speaks=ask.speaks
         )
     return strategies.per_agent(
-        ask.query, chosen, session_id=session_id, round=place.round, metadata=ask.metadata, speaks=ask.speaks
+        question, chosen, session_id=session_id, round=place.round, metadata=ask.metadata, speaks=ask.speaks
     )
 
 
 def _whole_payload(ask: Ask, place: _Place, chosen: Sequence[Choice], past: Past) -> Payload:
     """For an agent that has forgotten: everything once, then only what is new again."""
     whole = strategies.embedded(
-        ask.query,
+        [{"text": ask.query}, *ask.parts],
         past,
         context={},
         initiator=place.initiator,

@@ -139,7 +139,7 @@ def rebuild(history: AgentHistory, view: View, agent_id: str, initiator_pk: int,
         entries = []
         for key, message in shown.items():
             questions.append(key)
-            text = summaries.remark_of(message).text
+            text = summaries.remarks_of([message])[0].text
             entries.append(NewEntry(HistoryEntry.QUERY, USER, text, message.sender, key))
         entries.append(NewEntry(HistoryEntry.REPLY, ASSISTANT, answer.content, agent_id, answer.pk))
         write(history, entries, round=answer.round)

@@ -56,6 +56,7 @@ def conversation(
         if not page:
             break
         shown = viewing.show_all(page, view, session.pk, reader_pk)
+        rounds = viewing.rounds_of(shown)
         for message in reversed(shown):
             if message.withheld or message.kind not in TALK:
                 continue
@@ -63,7 +64,7 @@ def conversation(
             more = len(entries) >= limit or (bool(entries) and size > limits.PAGE_BYTES)
             if more:
                 break
-            entries.append(_entry(message, session.initiator.agent_id))
+            entries.append(_entry(message, session.initiator.agent_id, rounds.get(message.key)))
         before = page[0].sequence
     return {
         "session_id": session.public_id,
@@ -74,11 +75,12 @@ def conversation(
     }
 
 
-def _entry(message: Committed, initiator: str) -> Entry:
+def _entry(message: Committed, initiator: str, answered: int | None) -> Entry:
     body = _body.decode(message.body)
     mine = message.sender == initiator
     said = {"role": histories.USER if mine else histories.ASSISTANT, "content": body.content}
-    return Entry(mine, message.sender, body.round, said, body.message_id, message.sequence)
+    round_ = body.round if answered is None else answered
+    return Entry(mine, message.sender, round_, said, body.message_id, message.sequence)
 
 
 def own_history(session_pk: int, agent_pk: int) -> dict[str, Any]:

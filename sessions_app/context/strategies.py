@@ -24,6 +24,8 @@ from sessions_app.models import Agent, Participant, Session
 from sessions_app.protocol.jsontext import dumps
 
 EMBEDDED, PER_AGENT, SHARED = "embedded", "per_agent", "shared"
+Question = Sequence[Mapping[str, Any]]
+"""The parts of the question itself, its text first."""
 Speaks = Mapping[str, Sequence[str]]
 """Versions of part types that a receiver's card names: `{"ConversationHistory": ["1.0"]}`."""
 
@@ -49,7 +51,7 @@ def strategy_of(session: Session, agent: Agent) -> str:
 
 
 def embedded(
-    query: str,
+    question: Question,
     past: Past,
     *,
     context: Mapping[str, Any],
@@ -63,7 +65,7 @@ def embedded(
 
     What was named and lies before the summary's end goes along as injections, since the summary may have lost it.
     """
-    parts: list[dict[str, Any]] = [{"text": query}]
+    parts = [dict(part) for part in question]
     history = conversation_history(past, initiator, window)
     if history:
         parts.append(typed.registry.make(typed.CONVERSATION_HISTORY, history, speaks))
@@ -77,7 +79,7 @@ def embedded(
 
 
 def per_agent(
-    query: str,
+    question: Question,
     chosen: Sequence[Choice],
     *,
     session_id: str,
@@ -86,18 +88,19 @@ def per_agent(
     speaks: Speaks | None = None,
 ) -> Payload:
     """The question and what is new; `session_id` and `round` stand in the message's metadata."""
-    parts: list[dict[str, Any]] = [{"text": query}]
+    parts = [dict(part) for part in question]
     if chosen:
         parts.append(typed.registry.make(typed.CONTEXT_INJECTIONS, injections(chosen), speaks))
     return Payload(parts, {**metadata, "session_id": session_id, "round": round})
 
 
 def shared(
-    query: str, *, session_id: str, through: int, metadata: Mapping[str, Any], speaks: Speaks | None = None
+    question: Question, *, session_id: str, through: int, metadata: Mapping[str, Any], speaks: Speaks | None = None
 ) -> Payload:
     """The question and a reference. The session's id never stands in A2A's `contextId`, which is the remote's to give."""
     reference = {"session_id": session_id, "through_sequence": through}
-    return Payload([{"text": query}, typed.registry.make(typed.SHARED_CONTEXT, reference, speaks)], dict(metadata))
+    part = typed.registry.make(typed.SHARED_CONTEXT, reference, speaks)
+    return Payload([*(dict(part) for part in question), part], dict(metadata))
 
 
 def injections(chosen: Sequence[Choice]) -> list[dict[str, Any]]:

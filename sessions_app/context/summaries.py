@@ -107,14 +107,20 @@ class _Body(Struct):
 _body = msgspec.json.Decoder(_Body)
 
 
-def remark_of(message: Committed) -> Remark:
-    """A shown message to sum up or to put into a history; data without text is named by its types."""
+def remarks_of(messages: Sequence[Committed]) -> list[Remark]:
+    """Shown messages to sum up or to put into a history, in the rounds that they belong to."""
+    rounds = viewing.rounds_of(messages)
+    return [_remark(message, rounds.get(message.key)) for message in messages]
+
+
+def _remark(message: Committed, answered: int | None) -> Remark:
+    """Data without text is named by its types."""
     body = _body.decode(message.body)
     text = body.content
     if not text:
         kinds = ", ".join(sorted({str((part.get("metadata") or {}).get("type") or "data") for part in body.parts}))
         text = f"({kinds})"
-    return Remark(message.sequence, body.round, message.sender, text, key=message.key)
+    return Remark(message.sequence, body.round if answered is None else answered, message.sender, text, key=message.key)
 
 
 def chain(rows: Sequence[Summary], through: int | None = None) -> tuple[Summary, ...]:
@@ -145,7 +151,7 @@ def past_of_session(session_pk: int, view: View, through: int, *, kinds: Sequenc
     summaries = (newest,) if newest is not None else ()
     after = newest.covers_to if newest is not None else 0
     messages = viewing.seen_in(session_pk, view, after=after, through=through)
-    return Past(summaries, tuple(remark_of(message) for message in messages if message.kind in kinds))
+    return Past(summaries, tuple(remarks_of([message for message in messages if message.kind in kinds])))
 
 
 # When one is due, and making it

@@ -13,13 +13,14 @@ from django.db import connection
 from sessions_app import sql
 from sessions_app.changes import Committed
 from sessions_app.context.profiles import ADDRESSED, View, open_view, view_of
-from sessions_app.models import Injection
+from sessions_app.models import Injection, Message
 from sessions_app.protocol.errors import NotFound
 from sessions_app.sql import marks, messages_after, messages_before
 
 VIEW_COLUMNS = "a.agent_id, p.visibility, a.visibility, a.kind, a.executor, p.first_sequence"
 """Of a participant `p` and its agent `a`, in the order that `view_from` takes them."""
 PAGE = 500
+SEQUENCE_MAX = (1 << 63) - 1
 
 
 def view_from(row: Sequence[Any]) -> View:
@@ -80,7 +81,7 @@ def seen_in(
     """
     floor = max(after + 1, view.floor)
     if most is not None:
-        top = (through if through is not None else sql.SEQUENCE_MAX - 1) + 1
+        top = (through + 1) if through is not None else SEQUENCE_MAX
         rows = messages_before(session_pk, top, floor, most)
     else:
         rows = []
@@ -93,6 +94,20 @@ def seen_in(
             at = page[-1].sequence
     shown = [view.injectable(message) for message in rows]
     return [message for message in shown if not message.withheld]
+
+
+def rounds_of(messages: Sequence[Committed]) -> dict[int, int]:
+    """The rounds of those of these messages that answer another: an answer belongs to the round it answers, although the
+    next may have begun when it came. `{message key: round}`."""
+    asked = {message.reply_to for message in messages if message.reply_to is not None}
+    if not asked:
+        return {}
+    rounds = dict(Message.objects.filter(pk__in=asked).values_list("pk", "round"))
+    return {
+        message.key: rounds[message.reply_to]
+        for message in messages
+        if message.reply_to is not None and message.reply_to in rounds
+    }
 
 
 def by_key(session_pk: int, keys: Sequence[int], view: View) -> dict[int, Committed]:
@@ -113,6 +128,7 @@ __all__ = [
     "find_views",
     "open_view",
     "page_after",
+    "rounds_of",
     "seen_in",
     "show_all",
     "view_from",

@@ -22,10 +22,10 @@ from sessions_app.services.sessions import open_session
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> Iterator[None]:
     for module in (identities, keys, members, indexes):
-        module.forget_everything()  # type: ignore[attr-defined]
+        module.forget_everything()
     yield
     for module in (identities, keys, members, indexes):
-        module.forget_everything()  # type: ignore[attr-defined]
+        module.forget_everything()
 
 
 class Talk:
