@@ -81,6 +81,7 @@ INSTALLED_APPS = [
     "sessions_app",
     "traces_app",
     "hub",
+    "hub.a2a.push",
 ]
 MIDDLEWARE = [
     "sessions_app.rest.middleware.ApiMiddleware",  # the outermost: /api and the probes need none of the others
@@ -256,6 +257,10 @@ HUB_SUMMARISER = env(
 HUB_HISTORY_SECONDS = env_number(
     "HUB_HISTORY_SECONDS", 2_592_000
 )  # an agent's own history that is unused is forgotten; 0: never
+
+# Agents elsewhere (A2A). A hub goes to public addresses over https only, and besides to what this names: host names,
+# addresses, networks (127.0.0.0/8), or * for all; also over http. Cards, remote agents and push notifications alike.
+HUB_A2A_ALLOW = env_list("HUB_A2A_ALLOW")
 
 # Rates are per agent and process, per second; 0 is off. A burst is what may come at once.
 HUB_RATE_MESSAGES = env_number("HUB_RATE_MESSAGES", 500)
