@@ -175,7 +175,8 @@ class Board:
         _discard(self._streams, trace_id, follower)
 
     def frame(self, fields: dict[str, Any]) -> None:
-        for follower in self._streams.get(fields["stream_id"], ()):
+        followers = [*self._streams.get(fields["stream_id"], ()), *self._streams.get(fields.get("also", ""), ())]
+        for follower in followers:
             if len(follower.frames) < MAX_FOLLOWER_FRAMES:
                 follower.frames.append(fields["frame"])
                 follower.wake.set()

@@ -27,10 +27,13 @@ TEXT_CHARACTERS = 16 * 1024
 class Stream:
     """The chunks of one trace's answer, numbered from 0."""
 
-    def __init__(self, session_pk: int, session_id: str, agent_id: str, trace_id: str) -> None:
+    def __init__(
+        self, session_pk: int, session_id: str, agent_id: str, trace_id: str, parent_trace_id: str | None = None
+    ) -> None:
         self._session_pk = session_pk
         self._names = {"session_id": session_id, "from": agent_id, "stream_id": trace_id}
         self._trace_id = trace_id
+        self._above = {"also": parent_trace_id} if parent_trace_id else {}
         self._index = 0
 
     @property
@@ -43,7 +46,7 @@ class Stream:
             piece = text[start : start + TEXT_CHARACTERS]
             frame = encode("chunk", **self._names, index=self._index, text=piece, trace_id=self._trace_id)
             self._index += 1
-            send_frame({"session_pk": self._session_pk, "stream_id": self._trace_id, "frame": frame})
+            send_frame({"session_pk": self._session_pk, "stream_id": self._trace_id, "frame": frame, **self._above})
 
 
 def send_frame(fields: dict[str, Any]) -> None:

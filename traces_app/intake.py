@@ -70,6 +70,7 @@ def open_traces(entry: Entry) -> None:
         task=draft.content,
         parent=parent,
         continue_from=(draft.work or {}).get("continue_from"),
+        asking={"refs": draft.context_refs} if draft.context_refs else {},
         in_line=parent is None and policy != "parallel",
         last_sequence=1,
         next_hint_at=now + timedelta(seconds=HINT_SECONDS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -16,15 +16,16 @@ from sessions_app.append import Draft, append
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.models import Agent
 from sessions_app.protocol.errors import Conflict, HubError, Invalid, SessionClosed
+from sessions_app.protocol.ids import HUB
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.services.sessions import lock_session
 from sessions_app.services.turns import add_to_context, close_trace
-from traces_app import bell, records
+from traces_app import bell, records, replies
 from traces_app.models import Approval, Trace
 from traces_app.moves import Lost, Note, append_events, database_now, move
 from traces_app.outcomes import Completed
 from traces_app.redaction import storable, storable_text
-from traces_app.results import Result, cancelled_text, failed_text, result_of
+from traces_app.results import Result, cancelled_text, failed_text, interrupted, result_of
 from traces_app.states import CANCELLED, COMPLETED, FAILED, OPEN, RUNNING, TERMINAL, WAITING
 
 GOALS_AT_END = {COMPLETED: "done", FAILED: "failed", CANCELLED: "cancelled"}
@@ -80,8 +81,14 @@ def conclude(
     fence: int | None = None,
     where: Q | None = None,
     note: Mapping[str, Any] | None = None,
+    relay: bool = False,
+    settle: Callable[[int | None], object] | None = None,
 ) -> bool:
-    """End a trace and post its one message; False when another was faster. The caller holds the session's lock."""
+    """End a trace and post its one message; False when another was faster. The caller holds the session's lock.
+
+    Before it, what the agents answered that it called; with `relay` the one answer is its message. `settle(key)` is told the
+    message's key, or None where the session has ended.
+    """
     now = database_now()
     if fence is not None and not _still(trace, fence):
         return False
@@ -92,7 +99,7 @@ def conclude(
         "ended_at": now,
         "error": storable(error) if error is not None else None,
     }
-    if action == "finish":
+    if action == "finish" or result.said:
         columns["result"] = {
             "summary": result.summary,
             "parts": result.parts_value,
@@ -105,22 +112,31 @@ def conclude(
     records.end_goals(trace, GOALS_AT_END[trace.status])
     records.end_calls(trace)
     Approval.objects.filter(trace_id=trace.pk, status=Approval.ASKED).update(status=Approval.REFUSED)
-    if place.close(trace):
-        place.post(
-            Draft(
-                session_pk=trace.session_id,
-                sender_pk=trace.agent_id,
-                content=result.text,
-                kind="result",
-                parts=result.parts,
-                reply_to=trace.message_key,
-                client_message_id=f"trace:{trace.public_id}",
-                metadata=dumps(
-                    {**result.metadata, "trace_status": trace.status, **({"error": error} if error else {})}
-                ),
-                trace_id=trace.public_id,
-            )
-        )
+    lives = place.close(trace)
+    metadata = {**result.metadata, "trace_status": trace.status, **({"error": error} if error else {})}
+    draft = Draft(
+        session_pk=trace.session_id,
+        sender_pk=trace.agent_id,
+        content=result.text,
+        kind="result",
+        parts=result.parts,
+        reply_to=trace.message_key,
+        client_message_id=f"trace:{trace.public_id}",
+        metadata=dumps(metadata),
+        trace_id=trace.public_id,
+    )
+    if trace.called:
+        if action == "finish" or result.said:
+            replies.keep(trace, draft, metadata, result)
+    elif lives:
+        for message in replies.messages(trace, draft, relay=relay):
+            place.post(message)
+    if settle is not None:
+        settle(draft.key if lives or trace.called else None)
+    if trace.status != CANCELLED:
+        for child in _open_children(trace):  # whoever called them does not wait for them any more
+            if child.called:
+                cancel_locked(child, changes, place, by=HUB, reason="the trace that called it has ended")
     session_pk, pk = trace.session_id, trace.pk
     transaction.on_commit(lambda: bell.ring_next(session_pk))
     if trace.status == CANCELLED:
@@ -179,19 +195,38 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
                 notes.append(Note("log", {"level": "warning", "text": "The context patch was left out: too large."}))
         if notes:
             append_events(trace, claimed.attempt, notes, changes, statuses=[RUNNING])
-        if not conclude(trace, "finish", changes, place, result, fence=claimed.attempt):
+        if not conclude(
+            trace,
+            "finish",
+            changes,
+            place,
+            result,
+            fence=claimed.attempt,
+            relay=outcome.relay,
+            settle=outcome.settle,
+        ):
             raise Lost()  # takes the context back, too
         return True
 
 
-def fail(claimed: Claimed, code: str, message: str, *, notes: Sequence[Note] = ()) -> bool:
-    """End an attempt's trace as failed; False when this attempt runs no more."""
+def fail(
+    claimed: Claimed,
+    code: str,
+    message: str,
+    *,
+    said: str = "",
+    stream_id: str | None = None,
+    notes: Sequence[Note] = (),
+) -> bool:
+    """End an attempt's trace as failed; False when this attempt runs no more. `said` is what it had told as `stream_id`."""
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
         trace = Trace.objects.get(pk=claimed.pk)
         if not _noted(trace, claimed, notes, changes):
             return False
-        return fail_locked(trace, claimed.attempt, code, message, changes, place)
+        return fail_locked(
+            trace, claimed.attempt, code, message, changes, place, result=interrupted(said, stream_id) if said else None
+        )
 
 
 def fail_locked(
@@ -204,9 +239,10 @@ def fail_locked(
     *,
     where: Q | None = None,
     losses: int | None = None,
+    result: Result | None = None,
 ) -> bool:
     error = {"code": storable_text(code, 64) or "failed", "message": storable_text(message, 4000)}
-    result = failed_text(trace.task, error["code"], error["message"])
+    result = result or failed_text(trace.task, error["code"], error["message"])
     note = {} if losses is None else {"losses": losses}
     if not conclude(
         trace, "fail", changes, place, result, error=storable(error), fence=attempt, where=where, note=note
@@ -222,10 +258,15 @@ def cancel_locked(trace: Trace, changes: Changes, place: Place, *, by: str, reas
     note = {"by": by, **({"reason": reason} if reason else {})}
     if not conclude(trace, "cancel", changes, place, cancelled_text(trace.task, by), note=note):
         return False
-    children = Trace.objects.filter(parent_id=trace.pk, session_id=trace.session_id, status__in=OPEN).order_by("id")
-    for child in children:
+    for child in _open_children(trace):
         cancel_locked(child, changes, place, by=by, reason="parent cancelled")
     return True
+
+
+def _open_children(trace: Trace) -> list[Trace]:
+    """Those in its own session; the others follow after the commit."""
+    rows = Trace.objects.filter(parent_id=trace.pk, session_id=trace.session_id, status__in=OPEN)
+    return list(rows.order_by("id"))
 
 
 def cancel_trace(*, trace_pk: int, session_pk: int, by: str, reason: str = "", changes: Changes) -> bool:

@@ -14,7 +14,8 @@ class Trace(models.Model):
     """One execution of one request; written in the transaction that stores the message which asked for it.
 
     `attempt` is the fence of every write of whoever runs it; `losses` counts the leases that ran out. `in_line`: it waits
-    until the earlier traces of its session have ended (`busy_policy` `enqueue`).
+    until the earlier traces of its session have ended (`busy_policy` `enqueue`). `called`: no message asked for it, but the
+    run of its parent, whose end posts what it answered.
     """
 
     STATUSES = [(s, s) for s in states.STATUSES]
@@ -31,6 +32,11 @@ class Trace(models.Model):
     continue_from = JSONText(null=True, blank=True, default=None)
     context = JSONText(default=dict, blank=True, help_text="the session's context when its latest attempt began")
     in_line = models.BooleanField(default=True)
+    called = models.BooleanField(default=False, help_text="by its parent, which posts the answer")
+    asking = JSONText(
+        default=dict, blank=True, help_text="what whoever asked wants to be known: refs, model_refs, search"
+    )
+    reply = JSONText(null=True, blank=True, default=None, help_text="how a called trace's answer is posted")
 
     status = models.CharField(max_length=16, choices=STATUSES, default=states.CREATED)
     attempt = models.IntegerField(default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,20 +14,28 @@ Part = Mapping[str, Any]
 class Completed:
     """`summary` is the text of the result. `parts`, when given, are the whole result, that text included.
 
-    `context_patch` is a JSON Merge Patch for the session's context.
+    `context_patch` is a JSON Merge Patch for the session's context. `settle(message key)` is called in the transaction that
+    posts the result, so that what an executor remembers of it is kept with it or not at all. `relay`: where exactly one
+    agent was called, its answer is the result.
     """
 
     summary: str
     parts: tuple[Part, ...] = ()
     context_patch: Mapping[str, Any] = field(default_factory=dict)
+    settle: Callable[[int | None], object] | None = field(default=None, compare=False)
+    relay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """`code` is stable (`unsupported`, `not_found`, `outside_roots`, `timeout`, …); `message` is for the requester."""
+    """`code` is stable (`unsupported`, `not_found`, `outside_roots`, `timeout`, …); `message` is for the requester.
+
+    `said` is what was told as chunks before it broke off: then that is the message, marked `interrupted`.
+    """
 
     code: str
     message: str
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ class TraceReport:
     def __init__(self, attempt: Attempt, trace: Trace, agent_id: str, session_id: str) -> None:
         self._attempt = attempt
         self._trace = trace
-        self._stream = chunks.Stream(trace.session_id, session_id, agent_id, trace.public_id)
+        # Who follows a main agent's trace sees the text of those it calls.
+        above = trace.parent.public_id if trace.called and trace.parent is not None else None
+        self._stream = chunks.Stream(trace.session_id, session_id, agent_id, trace.public_id, above)
         self._touched = time.monotonic()
         self._text: list[str] = []
         self._text_at = 0.0

@@ -41,6 +41,7 @@ def load_request(claimed: Claimed, deadline: float | None) -> tuple[Request, Not
         inputs=trace.inputs,
         config=trace.agent.executor_config or {},
         continue_from=trace.continue_from,
+        resumed=earlier(trace, claimed.attempt),
         deadline=deadline,
     )
     injected = {
@@ -102,6 +103,16 @@ def continued(source: dict[str, Any] | None, depth: int = 0) -> list[dict[str, A
         text = str(trace.result.get("summary", ""))
         entries.append({"type": "message", "role": "assistant", "content": text, "trace_id": trace.public_id})
     return continued(trace.continue_from, depth + 1) + repaired(entries)
+
+
+def earlier(trace: Trace, attempt: int) -> list[dict[str, Any]]:
+    """What the attempts before this one said, did and used up, as their events have it."""
+    if attempt <= 1:
+        return []
+    rows = TraceEvent.objects.filter(
+        trace_id=trace.pk, attempt__lt=attempt, type__in=("message", "tool_call", "tool_result", "usage")
+    ).order_by("sequence")[:CONTINUED_EVENTS]
+    return [{"type": row.type, "attempt": row.attempt, **row.data} for row in rows]
 
 
 def repaired(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sessions_app.protocol import limits
@@ -29,6 +29,8 @@ class Result:
     context_patch: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     artifact: dict[str, Any] | None = None
+    said: bool = False
+    """What had been told before a failure; it is the message then."""
 
 
 def result_of(outcome: Completed, stream_id: str | None = None) -> Result:
@@ -70,6 +72,12 @@ def _cut(text: str, size: int) -> str:
 
 def is_chinese(text: str) -> bool:
     return _CHINESE.search(text) is not None
+
+
+def interrupted(said: str, stream_id: str | None) -> Result:
+    """What came before a stream broke off, as it came, and marked."""
+    whole = result_of(Completed(said), stream_id)
+    return replace(whole, metadata={**whole.metadata, "interrupted": True}, said=True)
 
 
 def failed_text(task: str, code: str, message: str) -> Result:

@@ -154,7 +154,9 @@ def _settle(attempt: Attempt, outcome: Outcome, stream_id: str | None, notes: Se
     if isinstance(outcome, Completed):
         return lifecycle.complete(claimed, outcome, stream_id=stream_id, notes=notes)
     if isinstance(outcome, Failed):
-        return lifecycle.fail(claimed, outcome.code, outcome.message, notes=notes)
+        return lifecycle.fail(
+            claimed, outcome.code, outcome.message, said=outcome.said, stream_id=stream_id, notes=notes
+        )
     if isinstance(outcome, NeedsInput):
         pending = {"kind": "question", "question": outcome.question, "schema": dict(outcome.schema)}
         return lifecycle.ask(claimed, pending, notes=notes)

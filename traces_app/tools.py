@@ -50,12 +50,16 @@ Function = Callable[[Arguments, ToolContext], Any]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`parameters` is a JSON schema of type object. The result is JSON; its `text`, where it has one, is for people."""
+    """`parameters` is a JSON schema of type object. The result is JSON; its `text`, where it has one, is for people.
+
+    With `needs_approval` a model's call waits for a person's leave; the planner makes no such call.
+    """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     function: Function
+    needs_approval: bool = False
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -41,6 +41,8 @@ Outcome = PlainOutcome | NeedsApproval
 class Request:
     """What is asked. `context` is the session's, `history` the talk before (`{role, name, content, sequence}`), then, for a
     trace that continues another, that one's messages, calls and results. `inputs` are the questions answered so far.
+    `resumed` are the events of this trace's earlier attempts (messages, calls, results, usage). `asked` is how a main agent
+    put its question: `{session_id, current_query, context_injections?: [{source_agent, round, content}], round}`.
     `deadline` is on `time.monotonic()`; `config` the agent's `executor_config`."""
 
     trace_id: str
@@ -57,6 +59,8 @@ class Request:
     inputs: Sequence[Mapping[str, Any]] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     continue_from: Mapping[str, Any] | None = None
+    resumed: Sequence[Mapping[str, Any]] = ()
+    asked: Mapping[str, Any] | None = None
     deadline: float | None = None
 
 
@@ -85,6 +89,9 @@ class Report(Protocol):
 
     def chunk(self, text: str) -> None:
         """A piece of the answer for those who watch; never stored. The outcome's summary is the whole text."""
+
+    def flush(self) -> None:
+        """Send the pieces that are waiting to be sent together."""
 
     def approved(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Use up the leave for exactly this call. True: make it now. False: return `NeedsApproval(tool, arguments)`.

@@ -206,7 +206,10 @@ class _Run:
         self.emit(ToolCallEvent(call_id, goal.goal_id, call_id, step.tool, clean(dict(step.arguments))))
         started = time.monotonic()
         try:
-            result = as_json(self.tools.get(step.tool).call(step.arguments, self.context))
+            tool = self.tools.get(step.tool)
+            if tool.needs_approval:
+                raise ToolError("needs_approval", f"{tool.name} is only for executors that ask for leave.")
+            result = as_json(tool.call(step.arguments, self.context))
         except self.reraise:
             raise
         except ToolError as error:

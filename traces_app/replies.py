@@ -1,0 +1,69 @@
+"""What the agents answered that a main agent called: kept with their traces, posted by the end of the trace that called.
+
+So a round's messages stand in the log together, whole or not at all, and a retry of the main agent finds what it had.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from sessions_app.append import Draft
+from sessions_app.models import Message
+from sessions_app.protocol.jsontext import dumps, loads
+from traces_app.models import Trace
+from traces_app.results import Result
+
+
+def keep(trace: Trace, draft: Draft, metadata: dict[str, Any], result: Result) -> None:
+    """A called trace has something to say. Its message has a key from now on, so that what refers to it can name it."""
+    trace.reply = {"key": draft.key, "content": draft.content, "parts": result.parts_value, "metadata": metadata}
+    Trace.objects.filter(pk=trace.pk).update(reply=trace.reply)
+
+
+def answered(trace: Trace) -> list[Trace]:
+    """The traces that this one called and that have something to say, in the order in which they ended."""
+    rows = Trace.objects.filter(parent_id=trace.pk, called=True, reply__isnull=False)
+    return list(rows.order_by("ended_at", "id"))
+
+
+def messages(trace: Trace, own: Draft, *, relay: bool) -> Iterator[Draft]:
+    """What the end of a trace posts: each answer from the agent that gave it, then its own message, last.
+
+    With `relay`, a single answer is the trace's message: from that agent, under this trace's name. Each says of which round
+    it is: by the time it is posted the next one may have begun.
+    """
+    called = answered(trace)
+    if not called:
+        yield own
+        return
+    round_ = Message.objects.filter(pk=trace.message_key).values_list("round", flat=True).first()
+    alone = relay and len(called) == 1
+    for child in called:
+        posted = _posted(child, own, round_)
+        if alone:
+            posted.trace_id, posted.client_message_id = own.trace_id, own.client_message_id
+        yield posted
+    if not alone:
+        yield dataclasses.replace(own, metadata=_with(own.metadata, round=round_))
+
+
+def _posted(child: Trace, own: Draft, round_: int | None) -> Draft:
+    reply: dict[str, Any] = child.reply or {}
+    return Draft(
+        session_pk=own.session_pk,
+        sender_pk=child.agent_id,
+        content=reply["content"],
+        kind="result",
+        parts=dumps(reply["parts"]) if reply["parts"] else None,
+        reply_to=own.reply_to,
+        client_message_id=f"trace:{child.public_id}",
+        metadata=dumps({**reply["metadata"], "round": round_, "called_as": child.public_id}),
+        trace_id=child.public_id,
+        key=reply["key"],
+    )
+
+
+def _with(metadata: str | None, **more: Any) -> str:
+    return dumps({**(loads(metadata) if metadata else {}), **more})
