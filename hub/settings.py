@@ -239,7 +239,20 @@ HUB_TRACE_KEEPER = True  # whether serving processes sweep; tests that look at s
 HUB_WORKER_THREADS = int(env_number("HUB_WORKER_THREADS", 4))  # traces at once in the embedded hub
 HUB_DEFAULT_EXECUTOR = env("HUB_DEFAULT_EXECUTOR", "planner")  # for requires_execution without an agent that can; or ""
 HUB_TOOLS = env_list("HUB_TOOLS")  # dotted names of further tools for the planner, each a traces_app.tools.Tool
-HUB_EXECUTORS: dict[str, str] = {"planner": "traces_app.executors.planner.PlannerExecutor"}
+HUB_EXECUTORS: dict[str, str] = {
+    "planner": "traces_app.executors.planner.PlannerExecutor",
+    "llm": "traces_app.executors.llm.executor.LlmExecutor",
+}
+
+# Models. Any endpoint that speaks OpenAI's chat completions; the key goes to HUB_LLM_BASE_URL and nowhere else.
+# An agent's executor_config may name another model, and a key by the name NAME of a variable HUB_LLM_KEY_NAME.
+HUB_LLM_MODEL = env("HUB_LLM_MODEL")  # a name, or "openai:name", "anthropic:name"; "" is none
+HUB_LLM_BASE_URL = env("HUB_LLM_BASE_URL")  # http://127.0.0.1:11434/v1; "" is the provider's own
+HUB_LLM_API_KEY = env("HUB_LLM_API_KEY")
+HUB_LLM_SECONDS = env_number("HUB_LLM_SECONDS", 60)  # a model that is silent for so long is given up
+HUB_LLM_REQUESTS = int(env_number("HUB_LLM_REQUESTS", 25))  # to the model, per trace; 0 is no limit
+HUB_LLM_TOOL_CALLS = int(env_number("HUB_LLM_TOOL_CALLS", 100))  # per trace; 0 is no limit
+HUB_LLM_TOKENS = int(env_number("HUB_LLM_TOKENS", 0))  # per trace; 0 is no limit
 
 # Context passing: what goes along with a question to an agent (sessions_app/context/).
 HUB_CONTEXT_ITEMS = int(env_number("HUB_CONTEXT_ITEMS", 6))  # messages that rules and relevance may add to a question

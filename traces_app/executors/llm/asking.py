@@ -1,0 +1,213 @@
+"""One step of a model: what it is given, its text as it comes, and what it said in the end. The only caller of models."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from traces_app.executors.contract import Report
+from traces_app.executors.llm.choice import NO_KEY, Choice, NoModel
+from traces_app.executors.llm.loop import model_loop
+from traces_app.redaction import redact_text, storable_text
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model
+    from pydantic_ai.tools import ToolDefinition
+
+log = logging.getLogger("hub.models")
+
+CONNECT_SECONDS = 10.0
+LOOK_SECONDS = 0.05  # how often a run that waits for its model asks whether it is still wanted
+Say = Callable[[str], None]
+
+
+class ModelFailed(Exception):
+    """The model could not be asked, or broke off: a stable `code`, a message fit to be shown, and what it had said."""
+
+    def __init__(self, code: str, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.said = said
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that a model wants; `problem` says why its arguments can't be read."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a model answered: text, calls, or both. `usage` counts tokens; `cut` when it reached the limit of its length."""
+
+    text: str
+    calls: list[Call]
+    message: ModelResponse
+    usage: dict[str, float] = field(default_factory=dict)
+    cut: bool = False
+
+
+def ask_model(
+    choice: Choice, messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition], report: Report, say: Say
+) -> Step:
+    """Ask once, from a run's own thread; `say` gets each piece of text at once. Raises `ModelFailed` and `Cancelled`.
+
+    Whoever cancels the trace ends the request: the wait looks up every `LOOK_SECONDS`.
+    """
+    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    said: list[str] = []
+    future = model_loop.submit(_request(choice, list(messages), list(tools), pieces.put))
+    future.add_done_callback(lambda _: pieces.put(None))
+    try:
+        while True:
+            try:
+                piece = pieces.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                report.flush()
+                report.check()
+                continue
+            if piece is None:
+                break
+            if piece := storable_text(piece, len(piece)):
+                said.append(piece)
+                say(piece)
+    finally:
+        future.cancel()
+    return _step(future, "".join(said))
+
+
+def _step(future: Future[ModelResponse], said: str) -> Step:
+    try:
+        answer = future.result()
+    except NoModel as error:
+        raise ModelFailed("no_model", str(error)) from None
+    except Exception as error:
+        raise _failure(error, said) from error
+    calls = [_call(part) for part in answer.tool_calls]
+    if answer.state != "complete" or "finish_reason" not in (answer.provider_details or {}):
+        # A connection that was closed in the middle looks like an end, and the library takes it for one: but a model that
+        # ends says why, and what it said is kept as it came.
+        raise ModelFailed("interrupted", "The model's answer broke off.", said)
+    if answer.finish_reason == "content_filter":
+        raise ModelFailed("refused", "The model's provider withheld the answer.", said)
+    used = answer.usage
+    usage: dict[str, float] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+    if used.cache_read_tokens:
+        usage["cache_read_tokens"] = used.cache_read_tokens
+    return Step(said, calls, answer, usage, cut=answer.finish_reason == "length")
+
+
+def _call(part: Any) -> Call:
+    try:
+        arguments = part.args_as_dict(raise_if_invalid=True)
+    except (ValueError, AssertionError):
+        return Call(part.tool_call_id, part.tool_name, {}, "the arguments are not one JSON object")
+    return Call(part.tool_call_id, part.tool_name, arguments)
+
+
+def _failure(error: Exception, said: str) -> ModelFailed:
+    """What may be told of it: never a body, which may quote what was sent."""
+    from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
+
+    if said:
+        log.warning("a model broke off: %s", _named(error))
+        return ModelFailed("interrupted", "The model's answer broke off.", said)
+    log.warning("a model could not be asked: %s", _named(error))
+    if isinstance(error, ModelHTTPError):
+        code = (
+            "model_unavailable" if error.status_code in (408, 409, 429) or error.status_code >= 500 else "model_refused"
+        )
+        return ModelFailed(code, f"The model's endpoint answered {error.status_code}.")
+    if isinstance(error, UnexpectedModelBehavior):
+        return ModelFailed("model_error", "The model's answer could not be understood.")
+    if isinstance(error, UserError | ImportError):
+        return ModelFailed("no_model", f"The model can't be used as it is configured ({type(error).__name__}).")
+    if isinstance(error, ModelAPIError) or type(error).__module__.split(".")[0] in ("httpx", "openai", "anthropic"):
+        return ModelFailed("model_unavailable", f"The model can't be reached ({type(error).__name__}).")
+    log.error("asking a model failed", exc_info=error)
+    return ModelFailed("model_error", f"Asking the model failed ({type(error).__name__}).")
+
+
+def _named(error: Exception) -> str:
+    return redact_text(f"{type(error).__name__}: {error}")[:300]
+
+
+# On the loop thread
+
+
+async def _request(
+    choice: Choice, messages: list[ModelMessage], tools: list[ToolDefinition], say: Callable[[str], None]
+) -> ModelResponse:
+    from pydantic_ai.direct import model_request_stream
+    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.settings import ModelSettings
+
+    wanted = ModelSettings()
+    if choice.temperature is not None:
+        wanted["temperature"] = choice.temperature
+    if choice.max_tokens is not None:
+        wanted["max_tokens"] = choice.max_tokens
+    parameters = ModelRequestParameters(function_tools=tools)
+    async with model_request_stream(
+        _model(choice), messages, model_settings=wanted, model_request_parameters=parameters
+    ) as stream:
+        async for event in stream:
+            # The first piece of a text comes with its start, not as a delta.
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                say(event.part.content)
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                say(event.delta.content_delta)
+    return stream.get()
+
+
+def _model(choice: Choice) -> Model:
+    """One client per endpoint, key and model for the life of the loop."""
+    name = (choice.provider, choice.model, choice.base_url, choice.key)
+    if name not in model_loop.models:
+        model_loop.models[name] = _made(choice)
+    made: Model = model_loop.models[name]
+    return made
+
+
+def _made(choice: Choice) -> Model:
+    seconds = float(settings.HUB_LLM_SECONDS)
+    if choice.provider == "anthropic":
+        try:
+            from anthropic import AsyncAnthropic, Timeout
+            from pydantic_ai.models.anthropic import AnthropicModel
+            from pydantic_ai.providers.anthropic import AnthropicProvider
+        except ImportError:
+            raise NoModel("Models of Anthropic need the extra: pip install 'session-hub[anthropic]'.") from None
+        timeout = Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+        asked = AsyncAnthropic(api_key=choice.key, base_url=choice.base_url, timeout=timeout, max_retries=2)
+        return AnthropicModel(choice.model, provider=AnthropicProvider(anthropic_client=asked))
+    import openai
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    if choice.key == NO_KEY and choice.base_url is None:
+        raise NoModel("A model of OpenAI's own needs HUB_LLM_API_KEY; any other one needs a base_url.")
+    # Given, so that no variable of the environment that is meant for other programs decides where a talk goes.
+    base_url = choice.base_url or "https://api.openai.com/v1"
+    client = openai.AsyncOpenAI(
+        api_key=choice.key,
+        base_url=base_url,
+        organization="",
+        project="",
+        timeout=openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
+        max_retries=2,
+    )
+    return OpenAIChatModel(choice.model, provider=OpenAIProvider(openai_client=client))
