@@ -243,6 +243,7 @@ HUB_EXECUTORS: dict[str, str] = {
     "planner": "traces_app.executors.planner.PlannerExecutor",
     "llm": "traces_app.executors.llm.executor.LlmExecutor",
 }
+HUB_TALKING_EXECUTORS = ["llm", "orchestrator", "a2a"]  # whatever is said to such an agent is work: nobody else answers
 
 # Models. Any endpoint that speaks OpenAI's chat completions; the key goes to HUB_LLM_BASE_URL and nowhere else.
 # An agent's executor_config may name another model, and a key by the name NAME of a variable HUB_LLM_KEY_NAME.

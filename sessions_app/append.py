@@ -180,7 +180,11 @@ class _Batch:
         if ledger.turn.status not in states.LIVE:
             raise SessionClosed()
         self._check(draft, member, ledger, replies)
-        if draft.kind in WORK_KINDS or draft.requires_execution:
+        talkers = ledger.members.talkers
+        said_to_a_talker = (
+            bool(talkers) and draft.kind == "chat" and (len(talkers) > 1 or draft.sender_pk not in talkers)
+        )
+        if draft.kind in WORK_KINDS or draft.requires_execution or said_to_a_talker:
             entry = Entry(
                 draft, member.agent_id if member else HUB, ledger, self.changes, lambda other: self._post(other, ledger)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import connection
 
 from sessions_app.changes import Changes
@@ -21,12 +22,16 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The present participants of a session at one revision, in order of joining."""
+    """The present participants of a session at one revision, in order of joining.
+
+    `talkers` are those for whom the hub itself talks (`HUB_TALKING_EXECUTORS`): whatever is said to them is work.
+    """
 
     revision: int
     by_key: dict[int, Member]
     by_name: dict[str, Member]
     keys: list[int]
+    talkers: frozenset[int] = frozenset()
 
 
 _remembered: dict[int, Members] = {}
@@ -53,17 +58,19 @@ def members_of(session_pk: int, revision: int, changes: Changes | None = None) -
 def load_members(session_pk: int, revision: int) -> Members:
     with connection.cursor() as cursor:
         cursor.execute(
-            """SELECT p.agent_id, a.agent_id, p.role, p.first_sequence FROM sessions_app_participant p
+            """SELECT p.agent_id, a.agent_id, p.role, p.first_sequence, a.executor FROM sessions_app_participant p
                  JOIN sessions_app_agent a ON a.id = p.agent_id
                 WHERE p.session_id = %s AND p.left_at IS NULL ORDER BY p.id""",
             [session_pk],
         )
-        found = [Member(*row) for row in cursor.fetchall()]
+        rows = cursor.fetchall()
+    found = [Member(*row[:4]) for row in rows]
     return Members(
         revision,
         {member.agent_pk: member for member in found},
         {member.agent_id: member for member in found},
         [member.agent_pk for member in found],
+        frozenset(row[0] for row in rows if row[4] in settings.HUB_TALKING_EXECUTORS),
     )
 
 

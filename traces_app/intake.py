@@ -12,9 +12,10 @@ from django.db.models import Count, Q
 from sessions_app.append import Draft, Entry
 from sessions_app.changes import Changes
 from sessions_app.db import utc_now
+from sessions_app.drafts import kinds
 from sessions_app.identities import hub_agent_key
 from sessions_app.members import Member
-from sessions_app.models import Agent, Presence
+from sessions_app.models import Agent, Participant, Presence
 from sessions_app.protocol.errors import Busy, Invalid
 from sessions_app.protocol.ids import HUB, new_trace_id
 from traces_app import bell
@@ -25,7 +26,7 @@ from traces_app.moves import first_event
 from traces_app.states import OPEN, RUNNING
 
 WORK_KINDS = ("task", "tool_call")
-ORCHESTRATOR = "orchestrator"
+COURTESY = "chat-courtesy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,10 @@ def open_traces(entry: Entry) -> None:
     draft = entry.draft
     if draft.trace_id is not None or draft.requires_execution is False or entry.sender == HUB:
         return
-    if draft.kind not in WORK_KINDS and not draft.requires_execution:
-        return
-    runner = _runner(entry)
+    if draft.kind in WORK_KINDS or draft.requires_execution:
+        runner = _runner(entry)
+    elif (runner := _talker(entry)) is not None:
+        draft.kind, draft.classified_by = "task", f"agent:{runner.agent_id}"
     if runner is None:
         return
     parent = _parent(entry)
@@ -107,6 +109,27 @@ def _runner(entry: Entry) -> Runner | None:
     return Runner(hub_agent_key(), HUB, settings.HUB_DEFAULT_EXECUTOR)
 
 
+def _talker(entry: Entry) -> Runner | None:
+    """Who answers what is only said: an agent for whom the hub talks, when it is addressed.
+
+    In a group without an addressee the orchestrator, and only to what its user says: agents that greet one another must not
+    keep it busy. A courtesy to nobody in particular wants no answer.
+    """
+    draft, members = entry.draft, entry.ledger.members
+    if draft.kind != "chat":
+        return None
+    addressee = _addressee(entry)
+    if addressee is None or addressee.agent_pk not in members.talkers:
+        return None
+    if draft.to is None and len(members.keys) > 2:
+        sender = members.by_key.get(draft.sender_pk)
+        from_user = sender is not None and sender.role in (Participant.INITIATOR, Participant.HUMAN)
+        if not from_user or kinds.classifier.classify(draft.content).rule == COURTESY:
+            return None
+    row = Agent.objects.filter(pk=addressee.agent_pk, is_active=True).values_list("executor", flat=True).first()
+    return Runner(addressee.agent_pk, addressee.agent_id, row) if row else None
+
+
 def _addressee(entry: Entry) -> Member | None:
     """Who is to do it: the one in `to`; in a session of two the other one; else the orchestrator, if there is one."""
     members, draft = entry.ledger.members, entry.draft
@@ -115,7 +138,7 @@ def _addressee(entry: Entry) -> Member | None:
     others = [member for name, member in members.by_name.items() if name != entry.sender]
     if draft.to is None and len(others) == 1:
         return others[0]
-    orchestrators = [member for member in others if member.role == ORCHESTRATOR]
+    orchestrators = [member for member in others if member.role == Participant.ORCHESTRATOR]
     return orchestrators[0] if len(orchestrators) == 1 else None
 
 

@@ -82,6 +82,7 @@ class Participant(models.Model):
     """
 
     INITIATOR, MEMBER, HUMAN, OBSERVER = "initiator", "member", "human", "observer"
+    ORCHESTRATOR = "orchestrator"
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="participants")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="participations")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 from msgspec import UNSET
 
+from sessions_app.db import write_transaction
 from sessions_app.keys import revoke_keys
-from sessions_app.models import Agent, ApiKey
+from sessions_app.models import Agent, ApiKey, Participant, Session
 from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, AgentBody, AgentPatch, check_choice
 from sessions_app.protocol.errors import Conflict, Forbidden, Invalid
 from sessions_app.protocol.ids import is_agent_id
@@ -57,6 +59,7 @@ def update_agent(*, agent: Agent, patch: AgentPatch, is_operator: bool) -> Agent
         agent.skills = _json(patch.skills, "skills")
     if isinstance(patch.accepts, list | str):
         agent.accepts = check_accepts(patch.accepts)
+    had = agent.executor
     if patch.executor is None or isinstance(patch.executor, str):
         agent.executor = _executor(patch.executor)
     if isinstance(patch.executor_config, dict):
@@ -66,9 +69,20 @@ def update_agent(*, agent: Agent, patch: AgentPatch, is_operator: bool) -> Agent
     if isinstance(patch.is_active, bool):
         agent.is_active = patch.is_active
     agent.save()
+    if agent.executor != had:
+        _tell_sessions(agent)
     if patch.is_active is False:
         revoke_keys(list(ApiKey.objects.filter(agent=agent, revoked_at=None)))
     return agent
+
+
+def _tell_sessions(agent: Agent) -> None:
+    """Processes remember who in a session talks through an executor, by the session's revision."""
+    places = Participant.objects.filter(agent=agent, left_at=None, session__status__in=Session.LIVE)
+    with write_transaction():
+        live = Session.objects.filter(pk__in=places.values("session_id")).order_by("pk").select_for_update()
+        keys = list(live.values_list("pk", flat=True))
+        Session.objects.filter(pk__in=keys).update(members_revision=F("members_revision") + 1)
 
 
 def check_accepts(value: list[str] | str | None) -> list[str] | None:

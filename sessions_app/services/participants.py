@@ -49,7 +49,7 @@ def add_participant(
         raise SessionClosed()
     check_choice(body.history, ("from_now", "all"), "history")
     role = (
-        check_choice(body.role, (Participant.MEMBER, Participant.OBSERVER, "orchestrator"), "role")
+        check_choice(body.role, (Participant.MEMBER, Participant.OBSERVER, Participant.ORCHESTRATOR), "role")
         or Participant.MEMBER
     )
     if body.history == "all" and not (is_operator or session.initiator_id == caller.pk):

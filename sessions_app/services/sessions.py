@@ -102,7 +102,9 @@ def open_session(
 def _role(agent: Agent, initiator: Agent) -> str:
     if agent.kind == Agent.HUMAN:
         return Participant.HUMAN
-    return Participant.INITIATOR if agent.pk == initiator.pk else Participant.MEMBER
+    if agent.pk == initiator.pk:
+        return Participant.INITIATOR
+    return Participant.ORCHESTRATOR if Participant.ORCHESTRATOR in (agent.kind, agent.executor) else Participant.MEMBER
 
 
 def create_session(*, body: SessionBody, caller: Agent, is_operator: bool, changes: Changes) -> Opened:

@@ -7,12 +7,15 @@ from datetime import timedelta
 import pytest
 from django.test import override_settings
 
+from sessions_app import members
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.db import utc_now
 from sessions_app.identities import hub_agent_key
 from sessions_app.models import Agent, HubProcess, Participant, Presence
+from sessions_app.protocol.bodies import AgentPatch
 from sessions_app.protocol.errors import Busy, Invalid, SessionClosed
-from sessions_app.services.sessions import close_session
+from sessions_app.services.agents import update_agent
+from sessions_app.services.sessions import close_session, open_session
 from tests.integration.traces.conftest import Talk, statuses
 from traces_app import leases
 from traces_app.lifecycle import cancel_trace
@@ -176,3 +179,45 @@ def test_a_status_query_tells_of_running_work_with_its_goals() -> None:
     assert "已完成 1 个，剩余 2 个" in answer
     talk.send("how far are you?")
     assert "1 done, 2 open" in talk.messages("system")[-1].content
+
+
+def talk_with_a_model(*others: str) -> Talk:
+    talk = Talk("bob", *others, executor=None)
+    Agent.objects.filter(agent_id="bob").update(executor="llm")
+    members.forget_everything()
+    return talk
+
+
+def test_whatever_is_said_to_an_agent_for_whom_the_hub_talks_is_work_for_it() -> None:
+    talk = talk_with_a_model()
+    stored = talk.send("Hello there")
+    trace = Trace.objects.get(public_id=stored.message.trace_id)
+    assert (trace.agent.agent_id, trace.executor, stored.message.kind) == ("bob", "llm", "task")
+    assert talk.messages()[0].classified_by == "agent:bob"
+    assert talk.send("just so", requires_execution=False).message.trace_id is None
+    assert talk.send("hello", sender="bob").message.trace_id is None
+
+
+def test_in_a_group_an_orchestrator_answers_its_user_and_nobody_elses_small_talk() -> None:
+    for name in ("bob", "carol", "orch"):
+        Agent.objects.create(agent_id=name, executor="orchestrator" if name == "orch" else None)
+    alice = Agent.objects.create(agent_id="alice")
+    with unit_of_work() as changes:
+        opened = open_session(
+            initiator=alice, participants=list(Agent.objects.exclude(agent_id__in=["alice", "hub"])), changes=changes
+        )
+    talk = object.__new__(Talk)
+    talk.agents, talk.pk = {a.agent_id: a for a in Agent.objects.all()}, opened.session.pk
+    asked = talk.send("如果去颐和园划船，明天天气怎么样，适合吗")
+    assert Trace.objects.get(public_id=asked.message.trace_id).agent.agent_id == "orch"
+    assert talk.send("谢谢").message.trace_id is None
+    assert talk.send("I have an idea", sender="bob").message.trace_id is None
+    assert talk.send("to you", to="bob").message.trace_id is None
+    assert talk.send("what do you think", sender="bob", to="orch").message.trace_id is not None
+
+
+def test_an_executor_given_in_the_middle_of_a_session_counts_from_the_next_message() -> None:
+    talk = Talk("bob", executor=None)
+    assert talk.send("Hello there").message.trace_id is None
+    update_agent(agent=talk.agents["bob"], patch=AgentPatch(executor="llm"), is_operator=True)
+    assert talk.send("Hello again").message.trace_id is not None
