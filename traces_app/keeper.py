@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -24,9 +24,14 @@ Ringer = Callable[[int], bool]
 
 def ring_celery(trace_pk: int) -> bool:
     """Put a trace's key into the workers' queue; False when the broker can't be reached now."""
+    return ring_task("traces.run", [trace_pk])
+
+
+def ring_task(name: str, arguments: Sequence[int]) -> bool:
+    """Put a task and the keys that it is about into the workers' queue; False when the broker can't be reached now."""
     app: Any = import_string(settings.HUB_CELERY_APP)
     try:
-        app.send_task("traces.run", args=[trace_pk], retry=False, ignore_result=True)
+        app.send_task(name, args=list(arguments), retry=False, ignore_result=True)
     except Exception as error:  # whatever the transport raises: nothing depends on it
         _ring_failed(error)
         return False
@@ -43,11 +48,15 @@ def _ring_failed(error: Exception) -> None:
 
 
 class Keeper(threading.Thread):
-    """`ringer(trace_pk)` hints to the workers, or is None where they have ears of their own (the embedded hub)."""
+    """`ringer(trace_pk)` hints to the workers, or is None where they have ears of their own (the embedded hub).
 
-    def __init__(self, ringer: Ringer | None) -> None:
+    `sweeps`: whether it also runs those that layers above have added (`SWEEPS`); by default where it has a ringer.
+    """
+
+    def __init__(self, ringer: Ringer | None, *, sweeps: bool | None = None) -> None:
         super().__init__(name="hub-traces", daemon=True)
         self._ringer = ringer
+        self._sweeps = sweeps if sweeps is not None else ringer is not None
         self._wake = threading.Event()
         self._stopping = False
 
@@ -95,6 +104,8 @@ class Keeper(threading.Thread):
 
     def _sweep(self) -> None:
         leases.sweep()
+        if self._sweeps:
+            self._sweep_above()
         if self._ringer is None:
             return
         now = database_now()
@@ -103,3 +114,16 @@ class Keeper(threading.Thread):
             if not self._ringer(pk):
                 leases.give_back_hints(due[number:], now)
                 break
+
+    def _sweep_above(self) -> None:
+        """Each for itself: one that fails does not keep the others from their turn."""
+        now = database_now()
+        for name in settings.SWEEPS:
+            try:
+                for task, arguments in import_string(name)(now):
+                    if not ring_task(task, arguments):
+                        return  # they are due again before long
+            except Exception as error:
+                if is_outage(error):
+                    raise
+                log.exception("the sweep %s failed", name)

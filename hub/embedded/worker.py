@@ -46,7 +46,7 @@ def prepare() -> None:
 
 def begin(app: Any) -> None:
     """The worker takes tasks from now on."""
-    Keeper(None if settings.HUB_BROKERLESS else ring_celery).start()
+    Keeper(None if settings.HUB_BROKERLESS else ring_celery, sweeps=True).start()
     if settings.HUB_BROKERLESS:
         feeder = Feeder()
         feeder.start()
