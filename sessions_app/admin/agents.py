@@ -27,6 +27,7 @@ from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, AgentBody, AgentPat
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.ids import is_agent_id
 from sessions_app.services.agents import JSON_BYTES, TEXT_CHARACTERS, check_accepts, register_agent, update_agent
+from sessions_app.services.setups import check_setup
 
 SHOWN_KEYS = 20
 JSON_FIELDS = ("skills", "accepts", "executor_config")
@@ -100,6 +101,15 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
             return check_accepts(self.cleaned_data["accepts"])
         except HubError as error:
             raise ValidationError(error.message) from None
+
+    def clean(self) -> dict[str, Any] | None:
+        given: dict[str, Any] | None = super().clean()
+        if given is not None and "executor_config" in given:
+            try:
+                check_setup(given.get("executor"), given["executor_config"])
+            except HubError as error:
+                self.add_error("executor_config", error.message)
+        return given
 
     def clean_executor(self) -> str | None:
         return self.cleaned_data["executor"] or None

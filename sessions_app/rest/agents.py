@@ -19,6 +19,7 @@ from sessions_app.rest.document import CURSOR, LIMIT, documented
 from sessions_app.rest.reading import list_cursor, read_list_cursor
 from sessions_app.selectors import agent_view, agent_views, agents_after, find_agent
 from sessions_app.services.agents import register_agent, update_agent
+from sessions_app.services.setups import completed, completed_patch
 
 _agent_body = msgspec.json.Decoder(AgentBody)
 _agent_patch = msgspec.json.Decoder(AgentPatch)
@@ -42,9 +43,10 @@ class Agents(HubView):
     def post(self, request: Request) -> Answer:
         self.require_operator()
         body = self.body(request, _agent_body)
+        whole = completed(body)
 
         def make(changes: Changes) -> Answer:
-            return json_answer(agent_view(register_agent(body=body), self.principal), 201)
+            return json_answer(agent_view(register_agent(body=whole), self.principal), 201)
 
         return self.create(request, body, make)
 
@@ -71,7 +73,7 @@ class OneAgent(HubView):
     def patch(self, request: Request, agent_id: str) -> Answer:
         self.require_operator()
         agent = _somebody(agent_id)
-        patch = self.body(request, _agent_patch)
+        patch = completed_patch(agent, self.body(request, _agent_patch))
         with unit_of_work():
             update_agent(agent=agent, patch=patch, is_operator=True)
         return json_answer(agent_view(agent, self.principal))

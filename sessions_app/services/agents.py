@@ -15,6 +15,7 @@ from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, AgentBody, AgentPat
 from sessions_app.protocol.errors import Conflict, Forbidden, Invalid
 from sessions_app.protocol.ids import is_agent_id
 from sessions_app.protocol.jsontext import dumps
+from sessions_app.services.setups import check_setup
 
 TEXT_CHARACTERS = 10_000
 JSON_BYTES = 64 * 1024
@@ -35,6 +36,7 @@ def register_agent(*, body: AgentBody) -> Agent:
     agent.executor = _executor(body.executor)
     agent.executor_config = _json(body.executor_config or {}, "executor_config")
     agent.context_strategy = check_choice(body.context_strategy, CONTEXT_STRATEGIES, "context_strategy")
+    check_setup(agent.executor, agent.executor_config)
     try:
         with transaction.atomic():
             agent.save(force_insert=True)
@@ -68,6 +70,8 @@ def update_agent(*, agent: Agent, patch: AgentPatch, is_operator: bool) -> Agent
         agent.context_strategy = check_choice(patch.context_strategy, CONTEXT_STRATEGIES, "context_strategy")
     if isinstance(patch.is_active, bool):
         agent.is_active = patch.is_active
+    if patch.executor is not UNSET or patch.executor_config is not UNSET:
+        check_setup(agent.executor, agent.executor_config)
     agent.save()
     if agent.executor != had:
         _tell_sessions(agent)
