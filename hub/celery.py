@@ -14,7 +14,7 @@ app = Celery("hub")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 # Our tasks give their connections back themselves. Celery would close the whole pool of a process after each of them.
 app.conf.CELERY_DB_REUSE_MAX = 1_000_000_000
-app.autodiscover_tasks(["traces_app"])
+app.autodiscover_tasks(["traces_app", "hub.a2a.outbound", "hub.a2a.push"])
 
 
 @worker_init.connect

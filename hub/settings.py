@@ -81,6 +81,7 @@ INSTALLED_APPS = [
     "sessions_app",
     "traces_app",
     "hub",
+    "hub.a2a.outbound",
     "hub.a2a.push",
 ]
 MIDDLEWARE = [
@@ -208,6 +209,10 @@ FRAME_HANDLERS: dict[str, str] = {
     "trace.complete": "traces_app.frames.complete",
     "trace.fail": "traces_app.frames.fail",
 }
+# `sweep(now) -> [(Celery task, [keys])]`: what is due, taken by compare-and-set; every process with a keeper asks each second.
+SWEEPS: list[str] = ["hub.a2a.outbound.ends.take_due", "hub.a2a.outbound.refreshing.take_due"]
+# What an executor makes of an agent's executor_config (sessions_app/services/setups.py).
+EXECUTOR_SETUPS: dict[str, str] = {"a2a": "hub.a2a.outbound.registration.RemoteSetup"}
 RUNTIME_PARTS: list[str] = ["traces_app.board.Board"]
 
 # Traces. The workers' queue is Redis in production; without it (the embedded hub) workers watch the database themselves.
@@ -241,6 +246,7 @@ HUB_DEFAULT_EXECUTOR = env("HUB_DEFAULT_EXECUTOR", "planner")  # for requires_ex
 HUB_TOOLS = env_list("HUB_TOOLS")  # dotted names of further tools for the planner, each a traces_app.tools.Tool
 HUB_EXECUTORS: dict[str, str] = {
     "planner": "traces_app.executors.planner.PlannerExecutor",
+    "a2a": "hub.a2a.outbound.executor.RemoteAgent",
     "llm": "traces_app.executors.llm.executor.LlmExecutor",
 }
 HUB_TALKING_EXECUTORS = ["llm", "orchestrator", "a2a"]  # whatever is said to such an agent is work: nobody else answers
@@ -275,6 +281,9 @@ HUB_HISTORY_SECONDS = env_number(
 # Agents elsewhere (A2A). A hub goes to public addresses over https only, and besides to what this names: host names,
 # addresses, networks (127.0.0.0/8), or * for all; also over http. Cards, remote agents and push notifications alike.
 HUB_A2A_ALLOW = env_list("HUB_A2A_ALLOW")
+HUB_A2A_CARD_SECONDS = env_number("HUB_A2A_CARD_SECONDS", 3600)  # how long a card is fresh that does not say so itself
+HUB_A2A_SILENCE_SECONDS = env_number("HUB_A2A_SILENCE_SECONDS", 60)  # a silent stream is taken up anew after this
+HUB_A2A_RETRY_SECONDS = env_number("HUB_A2A_RETRY_SECONDS", 60)  # how long a remote may be out of reach within a task
 
 # Rates are per agent and process, per second; 0 is off. A burst is what may come at once.
 HUB_RATE_MESSAGES = env_number("HUB_RATE_MESSAGES", 500)

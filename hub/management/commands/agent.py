@@ -16,6 +16,7 @@ from sessions_app.models import Agent, ApiKey
 from sessions_app.protocol.bodies import AgentBody
 from sessions_app.protocol.errors import HubError
 from sessions_app.services.agents import register_agent
+from sessions_app.services.setups import completed
 
 SCOPES = [ApiKey.AGENT, ApiKey.OPERATOR]
 
@@ -30,6 +31,12 @@ class Command(BaseCommand):
         create.add_argument("ids", nargs="+", metavar="ID")
         create.add_argument("--kind", default=Agent.AGENT)
         create.add_argument("--executor", default=None, metavar="NAME", help="what runs its traces, planner for one")
+        create.add_argument(
+            "--card", default=None, metavar="URL", help="a remote A2A agent, by its card; implies executor a2a"
+        )
+        create.add_argument(
+            "--credential", default=None, metavar="NAME", help="what the card asks for, in HUB_A2A_SECRET_NAME"
+        )
         self._of_a_key(create)
 
         key = actions.add_parser("key", help="issue another key for an agent")
@@ -56,9 +63,10 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         issued = []
+        bodies = [completed(self._body(name, options)) for name in options["ids"]]
         with unit_of_work():  # all of them or none
-            for name in options["ids"]:
-                body = AgentBody(agent_id=name, kind=options["kind"], executor=options["executor"])
+            for body in bodies:
+                name = body.agent_id
                 try:
                     agent = register_agent(body=body)
                 except HubError as refusal:
@@ -66,6 +74,19 @@ class Command(BaseCommand):
                 issued.append((agent, self._issue(agent, options)))
         for agent, key in issued:
             self._show(agent, key, options)
+
+    @staticmethod
+    def _body(name: str, options: dict[str, Any]) -> AgentBody:
+        body = AgentBody(agent_id=name, kind=options["kind"], executor=options["executor"])
+        if options["card"] is not None:
+            if options["executor"] not in (None, "a2a"):
+                raise CommandError("--card is for the executor a2a.")
+            body.executor, body.executor_config = "a2a", {"card_url": options["card"]}
+            if options["credential"] is not None:
+                body.executor_config["credential"] = options["credential"]
+        elif options["credential"] is not None:
+            raise CommandError("--credential belongs to --card.")
+        return body
 
     def _key(self, options: dict[str, Any]) -> None:
         agent = Agent.objects.filter(agent_id=options["id"]).exclude(kind=Agent.SYSTEM).first()
