@@ -15,6 +15,7 @@ from twisted.internet import defer
 from hub.websocket import QuickWebSocket
 from sessions_app.logs import one_line
 from sessions_app.realtime.runtime import stop_runtime
+from sessions_app.sockets.handshake import TEXTS
 
 log = logging.getLogger("hub.server")
 
@@ -63,6 +64,11 @@ class HubServer(Server):  # type: ignore[misc]
         WebSocketFactory.protocol = QuickWebSocket
         super().run()
 
+    def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
+        if scope["type"] == "websocket":
+            scope.setdefault("extensions", {})[TEXTS] = {}
+        return super().create_application(protocol, scope)
+
     def kill_all_applications(self) -> defer.Deferred[None]:
         """Before Daphne cancels its applications at shutdown, have them end by themselves."""
         loop = asyncio.get_event_loop()
@@ -89,6 +95,9 @@ class HubServer(Server):  # type: ignore[misc]
             # Text frames go to the transport as they are: Autobahn's general path costs more than the rest of a delivery,
             # and refuses what is longer than the limit for incoming frames.
             protocol.transport.write(text_frame(message["text"]))
+        elif kind == TEXTS:
+            if protocol.state == protocol.STATE_OPEN:
+                protocol.transport.write(b"".join(map(text_frame, message["texts"])))
         elif kind == "websocket.close" and message.get("code") == 1011 and protocol.state == protocol.STATE_OPEN:
             # A defect of ours; Autobahn lets applications close with 1000 and 3000 to 4999 only.
             protocol.sendCloseFrame(code=1011, isReply=False)

@@ -38,7 +38,7 @@ class Acknowledgements:
 
     def wrote(self, subscriber: Subscriber, feed: Feed) -> None:
         """A subscriber has written up to `feed.written`; where that counts as read later, remember when."""
-        if subscriber.acknowledges_itself:
+        if subscriber.acknowledges_itself and feed.written > feed.acked:
             self._written[feed] = subscriber
 
     def tick(self, now: float) -> None:

@@ -9,7 +9,6 @@ Promises, per feed: no message is lost, doubled or reordered between `start` and
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 
 from sessions_app import states
@@ -43,7 +42,7 @@ class Feed:
     written: int = 0
     queued: bool = False
     read_told: int = 0
-    waiting: deque[Committed] = field(default_factory=deque)
+    waiting: list[Committed] = field(default_factory=list)
     sent_here: set[int] = field(default_factory=set)
     state: SessionState | None = None
     told_state: tuple[object, ...] | None = None
@@ -119,12 +118,13 @@ class Feed:
 
     def take(self, limit: int) -> list[Committed]:
         """Up to `limit` waiting messages, in order; the position moves over them."""
-        taken: list[Committed] = []
-        while self.waiting and len(taken) < limit:
-            message = self.waiting.popleft()
-            if message.sequence > self.position:
-                taken.append(message)
-                self.position = message.sequence
+        taken = self.waiting[:limit]
+        del self.waiting[:limit]
+        if taken:
+            if taken[0].sequence <= self.position:
+                taken = [message for message in taken if message.sequence > self.position]
+            if taken:
+                self.position = taken[-1].sequence
         return taken
 
     def page_read(self, page: list[Committed], asked: int, target: int) -> list[Committed]:

@@ -50,7 +50,7 @@ class Subscriber:
         self.connection_id = new_connection_id()
         self.batch = batch
         self.feeds: dict[int, Feed] = {}
-        self.control: deque[str] = deque()
+        self.control: list[str] = []
         self.ready: deque[Feed] = deque()
         self.wake = asyncio.Event()
         self.closing: Ended | None = None
@@ -121,8 +121,7 @@ class Subscriber:
         try:
             while True:
                 if self.control:
-                    frames = list(self.control)
-                    self.control.clear()
+                    frames, self.control = self.control, []
                     await self._send(frames)
                 elif self.closing is not None:
                     return self.closing.code

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import DIED, MALFORMED, TOO_FAST, Subscriber, session_frame
 from sessions_app.services.sessions import close_session, load_states, patch_session
-from sessions_app.sockets.handshake import Handshake
+from sessions_app.sockets.handshake import TEXTS, Handshake
 
 log = logging.getLogger("hub.socket")
 
@@ -61,6 +61,7 @@ class Socket(Subscriber):
         self.runs_traces = handshake.runs_traces and not principal.is_operator
         self.acknowledges_itself = not handshake.manual and not principal.is_operator
         self._transport = send
+        self._together = handshake.together
         self._malformed = 0
         self._limited = 0
         self._pump: asyncio.Task[int] | None = None
@@ -84,20 +85,16 @@ class Socket(Subscriber):
 
     async def write(self, frames: Sequence[str]) -> None:
         send = self._transport
-        if not self.batch or len(frames) == 1:
-            for frame in frames:
-                await send({"type": "websocket.send", "text": frame})
-            return
-        group: list[str] = []
-        size = 0
-        for frame in frames:
-            if group and (len(group) >= BATCH_FRAMES or size + len(frame) > BATCH_BYTES):
+        for group in _groups(frames):
+            if len(group) == 1:
+                await send({"type": "websocket.send", "text": group[0]})
+            elif self.batch:
                 await send({"type": "websocket.send", "text": f"[{','.join(group)}]"})
-                group, size = [], 0
-            group.append(frame)
-            size += len(frame)
-        if group:
-            await send({"type": "websocket.send", "text": f"[{','.join(group)}]" if len(group) > 1 else group[0]})
+            elif self._together:
+                await send({"type": TEXTS, "texts": group})
+            else:
+                for frame in group:
+                    await send({"type": "websocket.send", "text": frame})
 
     def refuse(
         self, error: HubError, *, id_: str | int | None = None, client_message_id: str | None = None, **more: Any
@@ -318,6 +315,23 @@ class Socket(Subscriber):
 
     async def replay(self, frame: frames.Replay) -> None:
         raise Invalid("replay is for the agent socket; here connect with after=N.", field="type")
+
+
+def _groups(frames: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What may share a write: bounded in number and size, so that a slow reader is noticed in between."""
+    if len(frames) == 1:
+        yield frames
+        return
+    group: list[str] = []
+    size = 0
+    for frame in frames:
+        if group and (len(group) >= BATCH_FRAMES or size + len(frame) > BATCH_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(frame)
+        size += len(frame)
+    if group:
+        yield group
 
 
 def _patch(session_pk: int, patch: SessionPatch) -> None:

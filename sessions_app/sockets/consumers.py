@@ -12,7 +12,7 @@ from sessions_app.keys import Principal
 from sessions_app.protocol.errors import HubError, Internal, NotFound, RateLimited, Unauthenticated, Unavailable
 from sessions_app.protocol.frames import encode
 from sessions_app.protocol.ids import SESSION_ID
-from sessions_app.realtime.places import enter, enter_and_show, whereabouts
+from sessions_app.realtime.places import Place, enter, enter_and_show, whereabouts
 from sessions_app.realtime.runtime import Runtime, get_runtime
 from sessions_app.realtime.subscriber import DIED, GONE, STOPPING, TOO_FAST, UNAUTHENTICATED
 from sessions_app.sockets.agent_socket import AgentSocket
@@ -104,13 +104,19 @@ class SessionConsumer(SocketConsumer):
         socket = SessionSocket(runtime, principal, handshake, send)
         try:
             socket.follow(session_id, place, handshake)
-            # Registered: what was committed since the place was read is now heard of, or found by this one more look.
-            now, view = await runtime.read(enter_and_show, session_id, principal.agent_pk, principal.is_operator)
-            socket.feed.see_state(now.state)
-            socket.welcome(view, place)
+            await self._welcome(socket, session_id, place)
+            del place  # held for as long as the socket otherwise
             return await socket.serve(receive)
         finally:
             runtime.registry.leave(socket)
+
+    @staticmethod
+    async def _welcome(socket: SessionSocket, session_id: str, place: Place) -> None:
+        """Registered: what was committed since the place was read is now heard of, or found by this one more look."""
+        principal = socket.principal
+        now, view = await socket.runtime.read(enter_and_show, session_id, principal.agent_pk, principal.is_operator)
+        socket.feed.see_state(now.state)
+        socket.welcome(view, place)
 
 
 class AgentConsumer(SocketConsumer):
@@ -129,6 +135,7 @@ class AgentConsumer(SocketConsumer):
             found = await runtime.read(whereabouts, principal.agent_pk)
             socket.welcome(found)
             await socket.replay_everything(found)
+            del found  # held for as long as the socket otherwise
             return await socket.serve(receive)
         finally:
             socket.stop_tasks()

@@ -10,13 +10,16 @@ from urllib.parse import parse_qsl
 from sessions_app.protocol.errors import Invalid
 
 SUBPROTOCOL = "hub.v1"
+TEXTS = "hub.texts"
+"""An ASGI extension of our own server: an event of this type holds `texts`, several text frames for one write."""
 _BEARER = "bearer."
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """`authorization` is the header that counts; `after` None means: from the cursor; `problem` is told after the welcome."""
+    """`authorization` is the header that counts; `after` None means: from the cursor; `problem` is told after the welcome;
+    `together`: the server writes several frames at once."""
 
     authorization: str | None
     subprotocol: str | None
@@ -25,6 +28,7 @@ class Handshake:
     runs_traces: bool
     after: int | None
     problem: Invalid | None
+    together: bool = False
 
 
 def read_handshake(scope: dict[str, Any]) -> Handshake:
@@ -54,4 +58,5 @@ def read_handshake(scope: dict[str, Any]) -> Handshake:
         query.get("run") == "1",
         after,
         problem,
+        TEXTS in (scope.get("extensions") or ()),
     )
