@@ -68,7 +68,8 @@ class SessionState(Struct):
 
 
 class SessionChange(Struct):
-    """What happened in one session: messages in order, the state after them, and who came or went (agent keys)."""
+    """What happened in one session: messages in order, the state after them, who came or went, and who may now get
+    something else of it than before (agent keys)."""
 
     pk: int
     members: list[int] = []
@@ -76,6 +77,7 @@ class SessionChange(Struct):
     state: SessionState | None = None
     joined: list[int] = []
     removed: list[int] = []
+    reviewed: list[int] = []
     context: dict[str, Any] | None = None
 
 
@@ -95,7 +97,10 @@ class PresenceChanged(Struct):
 
 @dataclass(slots=True)
 class Changes:
-    """Collected inside a transaction, published after it. `touched_members` keeps half-done memberships out of caches."""
+    """Collected inside a transaction, published after it. `touched_members` keeps half-done memberships out of caches.
+
+    `reviewed` are agents whose own visibility profile has changed, in all their sessions.
+    """
 
     sessions: dict[int, SessionChange] = field(default_factory=dict)
     reads: list[ReadMoved] = field(default_factory=list)
@@ -103,6 +108,7 @@ class Changes:
     revoked_keys: list[int] = field(default_factory=list)
     touched_members: set[int] = field(default_factory=set)
     traces: list[dict[str, Any]] = field(default_factory=list)
+    reviewed: list[int] = field(default_factory=list)
 
     def session(self, pk: int) -> SessionChange:
         change = self.sessions.get(pk)
@@ -118,6 +124,7 @@ class Changes:
                 mine.messages += change.messages
                 mine.joined += change.joined
                 mine.removed += change.removed
+                mine.reviewed += change.reviewed
                 mine.members = change.members or mine.members
                 mine.state = change.state or mine.state
                 mine.context = change.context if change.context is not None else mine.context
@@ -125,9 +132,10 @@ class Changes:
         self.presence += other.presence
         self.revoked_keys += other.revoked_keys
         self.traces += other.traces
+        self.reviewed += other.reviewed
 
     def __bool__(self) -> bool:
-        return bool(self.sessions or self.reads or self.presence or self.revoked_keys or self.traces)
+        return bool(self.sessions or self.reads or self.presence or self.revoked_keys or self.traces or self.reviewed)
 
 
 Publisher = Callable[[Changes], None]
@@ -164,5 +172,12 @@ def unit_of_work() -> Iterator[Changes]:
 def encode_changes(changes: Changes) -> bytes:
     """For another process; the counterpart is `hints.decode`."""
     return msgspec.msgpack.encode(
-        [list(changes.sessions.values()), changes.reads, changes.presence, changes.revoked_keys, changes.traces]
+        [
+            list(changes.sessions.values()),
+            changes.reads,
+            changes.presence,
+            changes.revoked_keys,
+            changes.traces,
+            changes.reviewed,
+        ]
     )

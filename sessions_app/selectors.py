@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
+from sessions_app.context.profiles import View, open_view
+from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.cursors import unread
 from sessions_app.db import column_time, from_column, time_as_text, utc_now, wire_time
 from sessions_app.keys import Principal
@@ -18,7 +20,10 @@ NAMES_AT_ONCE = 10_000  # SQLite takes 32,766 parameters
 
 
 class Access(NamedTuple):
-    """What a principal may see of a session: nothing below `first_sequence`. `member` is False for a watching operator."""
+    """What a principal may see of a session: nothing below `first_sequence`, and of the rest what its `view` shows.
+
+    `member` is False for a watching operator.
+    """
 
     session_pk: int
     session_id: str
@@ -28,12 +33,15 @@ class Access(NamedTuple):
     parent_pk: int | None
     branched_at: int | None
     member: bool
+    reader_pk: int = 0
+    view: View = open_view()
 
 
-_ACCESS = """SELECT s.id, s.public_id, s.status, s.last_sequence, s.first_sequence, s.parent_id, s.branched_at,
-                    p.first_sequence
+_ACCESS = f"""SELECT s.id, s.public_id, s.status, s.last_sequence, s.first_sequence, s.parent_id, s.branched_at,
+                    {VIEW_COLUMNS}
                FROM sessions_app_session s
-               LEFT JOIN sessions_app_participant p ON p.session_id = s.id AND p.agent_id = %s AND p.left_at IS NULL"""
+               LEFT JOIN sessions_app_participant p ON p.session_id = s.id AND p.agent_id = %s AND p.left_at IS NULL
+               LEFT JOIN sessions_app_agent a ON a.id = p.agent_id"""
 
 
 def find_access(session_id: str, principal: Principal) -> Access:
@@ -58,7 +66,10 @@ def _access(condition: str, value: str | int, principal: Principal) -> Access | 
     if row is None:
         return None
     floor = row[-1]
-    access = Access(*(*row[:7], floor is not None))
+    member = floor is not None
+    view = view_from(row[7:]) if member and not principal.is_operator else open_view()
+    pk, session_id, status, last, first, parent, branched_at = row[:7]
+    access = Access(pk, session_id, status, last, first, parent, branched_at, member, principal.agent_pk, view)
     if principal.is_operator:
         return access
     return access._replace(first_sequence=max(access.first_sequence, floor)) if access.member else None
@@ -158,6 +169,7 @@ def _card(agent: Agent, online: bool, reader: Principal) -> dict[str, Any]:
             "executor": agent.executor,
             "executor_config": agent.executor_config,
             "context_strategy": agent.context_strategy,
+            "visibility": agent.visibility,
             "is_active": agent.is_active,
         }
     return card

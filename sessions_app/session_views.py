@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from django.db import connection
 
+from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.cursors import unread
 from sessions_app.db import column_time, from_column, time_as_text, utc_now, wire_time
 from sessions_app.sql import marks
@@ -16,17 +17,17 @@ from sessions_app.turn import Turn
 AT_ONCE = 5_000  # SQLite takes 32,766 parameters
 
 
-def session_view(session_pk: int) -> dict[str, Any]:
-    """A session as every door shows it (`protocol.md`, `GET sessions/{id}`)."""
-    return session_views([session_pk])[0]
+def session_view(session_pk: int, reader_pk: int | None) -> dict[str, Any]:
+    """A session as every door shows it (`protocol.md`, `GET sessions/{id}`) to an agent; None is an operator."""
+    return session_views([session_pk], reader_pk)[0]
 
 
-def session_views(session_pks: Sequence[int]) -> list[dict[str, Any]]:
-    """Sessions as every door shows them, in the order asked for; two statements for up to 5,000."""
+def session_views(session_pks: Sequence[int], reader_pk: int | None) -> list[dict[str, Any]]:
+    """Sessions as every door shows them to this reader, in the order asked for; two statements for up to 5,000."""
     views: dict[int, dict[str, Any]] = {}
     for start in range(0, len(session_pks), AT_ONCE):
         some = session_pks[start : start + AT_ONCE]
-        views |= _sessions(some)
+        views |= _sessions(some, reader_pk)
         for session_pk, place in _places(some):
             view = views[session_pk]
             last, at, sent, sent_read = (place.pop(name) for name in ("last", "at", "sent", "sent_read"))
@@ -35,16 +36,19 @@ def session_views(session_pks: Sequence[int]) -> list[dict[str, Any]]:
     return [views[pk] for pk in session_pks if pk in views]
 
 
-def _sessions(session_pks: Sequence[int]) -> dict[int, dict[str, Any]]:
+def _sessions(session_pks: Sequence[int], reader_pk: int | None) -> dict[int, dict[str, Any]]:
     times = ", ".join(time_as_text(f"s.{name}") for name in ("created_at", "last_activity", "closed_at"))
     with connection.cursor() as cursor:
         cursor.execute(
-            f"""SELECT s.id, s.public_id, s.title, s.status, a.agent_id, s.context, s.current_speaker, s.open_questions,
+            f"""SELECT s.id, s.public_id, s.title, s.status, i.agent_id, s.context, s.current_speaker, s.open_questions,
                        s.open_traces, s.round, s.last_sequence, s.first_sequence, q.public_id, s.branched_at,
-                       s.timeout_seconds, s.busy_policy, s.context_strategy, {times}, s.close_reason
-                  FROM sessions_app_session s JOIN sessions_app_agent a ON a.id = s.initiator_id
-                  LEFT JOIN sessions_app_session q ON q.id = s.parent_id WHERE s.id IN ({marks(session_pks)})""",
-            list(session_pks),
+                       s.timeout_seconds, s.busy_policy, s.context_strategy, {times}, s.close_reason,
+                       {VIEW_COLUMNS}
+                  FROM sessions_app_session s JOIN sessions_app_agent i ON i.id = s.initiator_id
+                  LEFT JOIN sessions_app_session q ON q.id = s.parent_id
+                  LEFT JOIN sessions_app_participant p ON p.session_id = s.id AND p.agent_id = %s
+                  LEFT JOIN sessions_app_agent a ON a.id = p.agent_id WHERE s.id IN ({marks(session_pks)})""",
+            [reader_pk or 0, *session_pks],
         )
         rows = cursor.fetchall()
     return {row[0]: _view(row) for row in rows}
@@ -52,14 +56,17 @@ def _sessions(session_pks: Sequence[int]) -> dict[int, dict[str, Any]]:
 
 def _view(row: Sequence[Any]) -> dict[str, Any]:
     (_, public_id, title, status, initiator, context, speaker, questions, traces, round_, last, first) = row[:12]
-    (parent, branched_at, timeout_seconds, busy_policy, strategy, created, activity, closed, reason) = row[12:]
+    (parent, branched_at, timeout_seconds, busy_policy, strategy, created, activity, closed, reason) = row[12:21]
+    shared: dict[str, Any] = msgspec.json.decode(context)
+    if row[21] is not None and (reader := view_from(row[21:])):
+        shared = reader.context(shared)
     return {
         "session_id": public_id,
         "title": title,
         "status": status,
         "initiator": initiator,
         "participants": [],
-        "context": msgspec.json.decode(context),
+        "context": shared,
         "current_speaker": speaker,
         "waiting_for": Turn.load(status, initiator, speaker, round_, questions, traces).waiting_for,
         "round": round_,

@@ -12,7 +12,7 @@ from django.db import connection
 
 from sessions_app import sql
 from sessions_app.changes import Committed
-from sessions_app.context.profiles import ADDRESSED, View, open_view, view_of
+from sessions_app.context.profiles import ADDRESSED, EXTERNAL_EXECUTORS, EXTERNAL_KIND, View, open_view, view_of
 from sessions_app.models import Injection, Message
 from sessions_app.protocol.errors import NotFound
 from sessions_app.sql import marks, messages_after, messages_before
@@ -20,6 +20,7 @@ from sessions_app.sql import marks, messages_after, messages_before
 VIEW_COLUMNS = "a.agent_id, p.visibility, a.visibility, a.kind, a.executor, p.first_sequence"
 """Of a participant `p` and its agent `a`, in the order that `view_from` takes them."""
 PAGE = 500
+AT_ONCE = 5_000  # SQLite takes 32,766 parameters
 SEQUENCE_MAX = (1 << 63) - 1
 
 
@@ -51,6 +52,23 @@ def find_view(session_pk: int, agent_pk: int) -> View:
     return view
 
 
+def own_profiles(agent_pks: Sequence[int]) -> dict[int, str]:
+    """Those of these agents that don't see everything by default, with what that depends on; most have nothing here."""
+    found: dict[int, str] = {}
+    for start in range(0, len(agent_pks), AT_ONCE):
+        some = agent_pks[start : start + AT_ONCE]
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"""SELECT id, visibility, kind, executor FROM sessions_app_agent
+                     WHERE id IN ({marks(some)}) AND (visibility IS NOT NULL OR kind = %s OR executor IS NOT NULL)""",
+                [*some, EXTERNAL_KIND],
+            )
+            for pk, visibility, kind, executor in cursor.fetchall():
+                if visibility is not None or kind == EXTERNAL_KIND or executor in EXTERNAL_EXECUTORS:
+                    found[pk] = visibility or kind
+    return found
+
+
 def show_all(messages: Sequence[Committed], view: View, session_pk: int, agent_pk: int) -> list[Committed]:
     """What a reader gets of these messages of one session, each in its place. Reads the ledger only for `scope: addressed`."""
     if not view:
@@ -65,6 +83,12 @@ def _injected(session_pk: int, agent_pk: int, messages: Sequence[Committed]) -> 
         session_id=session_pk, agent_id=agent_pk, message_key__in=keys, state=Injection.SEEN
     )
     return set(rows.values_list("message_key", flat=True))
+
+
+def shown_to(message: Committed, agent_pk: int) -> Committed:
+    """One message as this participant gets it; raises `NotFound` for one that takes no part."""
+    view = find_view(message.session_pk, agent_pk)
+    return show_all([message], view, message.session_pk, agent_pk)[0]
 
 
 def page_after(session_pk: int, after: int, limit: int, view: View, agent_pk: int) -> list[Committed]:
@@ -127,9 +151,11 @@ __all__ = [
     "find_view",
     "find_views",
     "open_view",
+    "own_profiles",
     "page_after",
     "rounds_of",
     "seen_in",
     "show_all",
+    "shown_to",
     "view_from",
 ]

@@ -58,6 +58,7 @@ class SessionPatch(Struct, kw_only=True):
     title: str | UnsetType | None = UNSET
     timeout_seconds: int | UnsetType | None = UNSET
     busy_policy: str | UnsetType = UNSET
+    context_strategy: str | UnsetType | None = UNSET
     context: dict[str, Any] | UnsetType = UNSET
 
 
@@ -69,6 +70,15 @@ class ParticipantBody(Struct, kw_only=True):
     agent_id: str
     role: str | None = None
     history: str = "from_now"
+    context_strategy: str | UnsetType | None = UNSET
+    visibility: dict[str, Any] | UnsetType | None = UNSET
+
+
+class ParticipantPatch(Struct, kw_only=True):
+    """How context reaches a participant here, and what of it; null takes the session's and the agent's own."""
+
+    context_strategy: str | UnsetType | None = UNSET
+    visibility: dict[str, Any] | UnsetType | None = UNSET
 
 
 class BranchBody(Struct, kw_only=True):
@@ -98,6 +108,7 @@ class AgentBody(Struct, kw_only=True):
     executor: str | None = None
     executor_config: dict[str, Any] | None = None
     context_strategy: str | None = None
+    visibility: dict[str, Any] | None = None
 
 
 class AgentPatch(Struct, kw_only=True):
@@ -108,6 +119,7 @@ class AgentPatch(Struct, kw_only=True):
     executor: str | UnsetType | None = UNSET
     executor_config: dict[str, Any] | UnsetType = UNSET
     context_strategy: str | UnsetType | None = UNSET
+    visibility: dict[str, Any] | UnsetType | None = UNSET
     is_active: bool | UnsetType = UNSET
 
 

@@ -42,6 +42,7 @@ class EventStream(Subscriber):
             window=None,
             own_too=True,
             recovered=start + 1 >= place.retained_from,
+            view=place.view,
         )
         feed.told_state = state.turn() if state.status not in ENDED else None
         feed.see_state(state)

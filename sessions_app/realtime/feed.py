@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from sessions_app import states
 from sessions_app.changes import Committed, SessionState
+from sessions_app.context.profiles import View, open_view
 
 MAX_WAITING = 256
 PAGE = 500
@@ -24,7 +25,8 @@ class Feed:
 
     `replay_to` is the last sequence at the time of connecting: what is not above it is a replay, and is marked as such.
     Own messages up to it are left out unless `own_too`; those in `sent_here` (message keys, noted before the commit, since a
-    page may show the row before its outcome is back) came in through this very subscriber.
+    page may show the row before its outcome is back) came in through this very subscriber. `view` is what the reader may get;
+    None while it has to be read anew.
     """
 
     session_pk: int
@@ -48,6 +50,8 @@ class Feed:
     told_state: tuple[object, ...] | None = None
     told_at: float = 0.0
     state_timer: bool = False
+    view: View | None = field(default_factory=open_view)
+    reviews: int = 0
 
     def __post_init__(self) -> None:
         self.heard = max(self.heard, self.replay_to)
@@ -98,6 +102,13 @@ class Feed:
         if known is None or (state.state_revision, state.last_sequence) >= (known.state_revision, known.last_sequence):
             self.state = state
         self.hear_of(state.last_sequence)
+
+    def review(self) -> None:
+        """What the reader may get has changed: nothing is shown from memory until that was read."""
+        self.view = None
+        self.reviews += 1
+        self.waiting.clear()
+        self.live = False
 
     # What goes out
 

@@ -30,7 +30,7 @@ MAX_BYTES = 512 * 1024
 DOORBELL_SECONDS = 0.01
 
 _decoder = msgspec.msgpack.Decoder(
-    tuple[list[SessionChange], list[ReadMoved], list[PresenceChanged], list[int], list[dict[str, Any]]]
+    tuple[list[SessionChange], list[ReadMoved], list[PresenceChanged], list[int], list[dict[str, Any]], list[int]]
 )
 
 
@@ -128,7 +128,7 @@ class LayerHints:
         if message["type"] == "hub.frame":
             self._on_frame(msgspec.msgpack.decode(message["data"]))
             return
-        sessions, reads, presence, revoked, traces = _decoder.decode(message["data"])
+        sessions, reads, presence, revoked, traces, reviewed = _decoder.decode(message["data"])
         self._on_changes(
             Changes(
                 sessions={change.pk: change for change in sessions},
@@ -136,6 +136,7 @@ class LayerHints:
                 presence=presence,
                 revoked_keys=revoked,
                 traces=traces,
+                reviewed=reviewed,
             )
         )
 

@@ -8,6 +8,8 @@ from django.db import connection
 
 from sessions_app import sql
 from sessions_app.changes import SessionState
+from sessions_app.context.profiles import View, open_view
+from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.cursors import unread
 from sessions_app.models import Session
 from sessions_app.protocol.errors import NotFound
@@ -26,18 +28,20 @@ class Place:
     unread: int
     initiated: bool
     acknowledged: bool
+    view: View
     member: bool = True
 
 
 _PLACES = f"""SELECT p.cursor, p.first_sequence, p.sent, p.sent_read, p.acknowledged, s.first_sequence,
-                     s.initiator_id, p.agent_id, q.* FROM sessions_app_participant p
+                     s.initiator_id, p.agent_id, {VIEW_COLUMNS}, q.* FROM sessions_app_participant p
+                JOIN sessions_app_agent a ON a.id = p.agent_id
                 JOIN ({STATE_COLUMNS}) q ON q.id = p.session_id
                 JOIN sessions_app_session s ON s.id = p.session_id"""
 
 
 def _place(row: tuple[object, ...]) -> Place:
     cursor, first, sent, sent_read, acknowledged, retained, initiator, agent = row[:8]
-    state = state_from(row[8:])
+    state = state_from(row[14:])
     return Place(
         state,
         cursor,  # type: ignore[arg-type]
@@ -46,6 +50,7 @@ def _place(row: tuple[object, ...]) -> Place:
         unread(state.last_sequence, cursor, sent, sent_read),  # type: ignore[arg-type]
         initiator == agent,
         bool(acknowledged),
+        view_from(row[8:14]),
     )
 
 
@@ -69,7 +74,7 @@ def enter(session_id: str, agent_pk: int, is_operator: bool) -> Place:
                 raise NotFound()
             state = state_from(row)
             retained = Session.objects.values_list("first_sequence", flat=True).get(pk=state.pk)
-            return Place(state, state.last_sequence, 1, retained, 0, True, True, member=False)
+            return Place(state, state.last_sequence, 1, retained, 0, True, True, open_view(), member=False)
         cursor.execute(
             f"{_PLACES} WHERE s.public_id = %s AND p.agent_id = %s AND p.left_at IS NULL", [session_id, agent_pk]
         )
@@ -82,7 +87,7 @@ def enter(session_id: str, agent_pk: int, is_operator: bool) -> Place:
 def enter_and_show(session_id: str, agent_pk: int, is_operator: bool) -> tuple[Place, dict[str, object]]:
     """The place, and the session as it is shown, in one go."""
     place = enter(session_id, agent_pk, is_operator)
-    return place, session_view(place.state.pk)
+    return place, session_view(place.state.pk, None if is_operator else agent_pk)
 
 
 @dataclass(frozen=True, slots=True)

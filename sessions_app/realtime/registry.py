@@ -6,6 +6,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from sessions_app.changes import SessionChange, SessionState
 from sessions_app.protocol.frames import encode
@@ -14,6 +18,12 @@ from sessions_app.realtime.subscriber import Subscriber, session_frame
 
 READ_SECONDS = 0.1
 MAX_FINISHED_STREAMS = 200
+
+
+class _Sender(Struct):
+    """Who a chunk is from."""
+
+    from_: str = msgspec.field(name="from")
 
 
 @dataclass(slots=True, eq=False)
@@ -115,6 +125,8 @@ class Registry:
             return
         if change.removed:
             self._remove(topic, change)
+        for agent_pk in change.reviewed:
+            self._review(topic, agent_pk)
         if change.messages:
             last = change.messages[-1].sequence
             topic.last_sequence = max(topic.last_sequence, last)
@@ -130,11 +142,37 @@ class Registry:
             self._see(topic, change.state)
         if change.context is not None and change.state is not None:
             topic.context_revision = change.state.context_revision
-            frame = session_frame(change.state, context=change.context)
-            for subscriber in topic.followers.values():
-                subscriber.say(frame)
+            self._tell_context(topic, change.state, change.context)
         for event in topic.waiters:
             event.set()
+
+    def _tell_context(self, topic: Topic, state: SessionState, context: dict[str, Any]) -> None:
+        """The shared context, encoded once for all who see all of it, and once for each view of it."""
+        whole = session_frame(state, context=context)
+        by_view: dict[str, str] = {}
+        for feed, subscriber in topic.followers.items():
+            view = feed.view
+            if view is None:
+                continue  # it reads the session anew, or hears of the next change
+            if not view:
+                subscriber.say(whole)
+                continue
+            if view.hash not in by_view:
+                by_view[view.hash] = session_frame(state, context=view.context(context))
+            subscriber.say(by_view[view.hash])
+
+    def review(self, agent_pks: Iterable[int]) -> None:
+        """These agents' own profiles have changed, for all their sessions."""
+        wanted = set(agent_pks)
+        for topic in self.topics.values() if wanted else ():
+            for agent_pk in wanted:
+                self._review(topic, agent_pk)
+
+    def _review(self, topic: Topic, agent_pk: int) -> None:
+        for feed, subscriber in topic.followers.items():
+            if subscriber.principal.agent_pk == agent_pk and feed.agent_id:
+                feed.review()
+                subscriber.notify(feed)
 
     def _see(self, topic: Topic, state: SessionState) -> None:
         topic.state_revision = max(topic.state_revision, state.state_revision)
@@ -213,9 +251,17 @@ class Registry:
         topic = self.topics.get(session_pk)
         if topic is None or stream_id in topic.finished_streams:
             return
+        sender: str | None = None
         for feed, subscriber in topic.followers.items():
-            if subscriber is not but and feed.announced and len(subscriber.control) < 200 and not feed.waiting:
-                subscriber.say(frame)
+            if subscriber is but or not feed.announced or len(subscriber.control) >= 200 or feed.waiting:
+                continue
+            if feed.view is None:
+                continue
+            if feed.view:
+                sender = sender if sender is not None else msgspec.json.decode(frame, type=_Sender).from_
+                if not feed.view.trusts(sender):
+                    continue
+            subscriber.say(frame)
 
     def sockets_of(self, agent_pk: int) -> int:
         return self._counts.get(agent_pk, 0)

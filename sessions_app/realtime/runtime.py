@@ -18,6 +18,8 @@ from django.conf import settings
 
 from sessions_app.append import Draft, Outcome, Stored
 from sessions_app.changes import Changes, Committed, PresenceChanged, SessionChange, add_publisher, remove_publisher
+from sessions_app.context.profiles import View
+from sessions_app.context.viewing import find_views, own_profiles
 from sessions_app.cursors import CursorMove, CursorNow
 from sessions_app.db import column_time, utc_now, wire_time
 from sessions_app.drafts import kinds
@@ -72,6 +74,7 @@ class Runtime:
         self._looked_until = utc_now() - timedelta(seconds=OVERLAP_SECONDS)
         self._process_pk: int | None = None
         self._present: dict[int, bool] = {}
+        self._profiles: dict[int, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._starting: asyncio.Task[None] | None = None
         self.acks = Acknowledgements(self.registry, self.writer)
@@ -249,6 +252,8 @@ class Runtime:
             for key_pk in changes.revoked_keys:
                 forget_key(key_pk)
             self._dismiss(set(changes.revoked_keys))
+        if changes.reviewed:
+            self.registry.review(changes.reviewed)
         if changes.traces:
             for part in self.parts:
                 part.moved(changes.traces)
@@ -346,10 +351,13 @@ class Runtime:
             return
         if topic.members_revision != state.members_revision or any(True for _ in topic.followers):
             agents = {s.principal.agent_pk for s in topic.followers.values() if not s.principal.is_operator}
-            present = set((await self.read(places.present_among, [state.pk], list(agents))).get(state.pk, []))
+            views: dict[int, View] = await self.read(find_views, state.pk, list(agents))
             for feed, subscriber in list(topic.followers.items()):
-                if subscriber.principal.agent_pk in agents - present:
+                agent_pk = subscriber.principal.agent_pk
+                if agent_pk in agents - views.keys():
                     self.registry.expel(subscriber, feed, state)
+                elif agent_pk in views and feed.agent_id:
+                    feed.view = views[agent_pk]
         if topic.context_revision < state.context_revision:
             context = await self.read(places.context_of, state.pk)
             self.registry.deliver(SessionChange(state.pk, [], state=state, context=context))
@@ -390,6 +398,14 @@ class Runtime:
         if in_use:
             bad: set[int] = await self.read(bad_keys, in_use)
             self._dismiss(bad)
+            await self._check_profiles()
+
+    async def _check_profiles(self) -> None:
+        """Agents whose own visibility profile has changed without a hint reaching us."""
+        agents = {subscriber.principal.agent_pk for subscriber in self.registry.subscribers}
+        profiles: dict[int, str] = await self.read(own_profiles, list(agents))
+        known, self._profiles = self._profiles, profiles
+        self.registry.review(pk for pk in agents if known.get(pk) != profiles.get(pk))
 
     @property
     def now(self) -> datetime:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from sessions_app import states
 from sessions_app.changes import Committed, PresenceChanged, SessionChange, SessionState
+from sessions_app.context.profiles import View
+from sessions_app.context.viewing import find_views, page_after
 from sessions_app.keys import Principal
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.frames import as_replayed, encode
@@ -151,12 +153,22 @@ class Subscriber:
         """One bounded step for one feed, so that no session of a socket starves another."""
         if self.feeds.get(feed.session_pk) is not feed:
             return
+        view = feed.view if feed.view is not None else await self._look_again(feed)
+        if view is None:
+            return
         if feed.waiting:
-            await self._hand_over(feed, feed.take(TAKE))
+            taken = feed.take(TAKE)
+            await self._hand_over(feed, [view.show(message) for message in taken] if view else taken)
         elif feed.wants_page:
             asked, target = feed.page_size(), feed.heard
-            page = await self.runtime.read(messages_after, feed.session_pk, feed.position, asked)
-            await self._hand_over(feed, feed.page_read(page, asked, target))
+            if view:
+                page = await self.runtime.read(
+                    page_after, feed.session_pk, feed.position, asked, view, self.principal.agent_pk
+                )
+            else:
+                page = await self.runtime.read(messages_after, feed.session_pk, feed.position, asked)
+            if feed.view is view:  # else the page was read with eyes that it has no more
+                await self._hand_over(feed, feed.page_read(page, asked, target))
         if feed.replay_due:
             await self._complete_replay(feed)
         state = feed.state_due()
@@ -164,6 +176,16 @@ class Subscriber:
             await self._tell_state(feed, state)
         if feed.has_work:
             self.notify(feed)
+
+    async def _look_again(self, feed: Feed) -> View | None:
+        """Read what the reader may get; None when that has changed meanwhile, or when it takes no part any more."""
+        reviews, agent_pk = feed.reviews, self.principal.agent_pk
+        view = (await self.runtime.read(find_views, feed.session_pk, [agent_pk])).get(agent_pk)
+        if feed.reviews != reviews:
+            self.notify(feed)
+            return None
+        feed.view = view
+        return view
 
     async def _hand_over(self, feed: Feed, messages: list[Committed]) -> None:
         shown = [message for message in messages if not feed.is_mine_to_skip(message)]

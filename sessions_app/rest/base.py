@@ -63,6 +63,11 @@ class HubView(APIView):
         data = b"" if declared_too_large(request.headers) else request._request.read(limits.FRAME_BYTES + 1)
         return read_body(data, request.headers, decoder)
 
+    @property
+    def reader_pk(self) -> int | None:
+        """Whose eyes see the answer; None is an operator's, who sees everything."""
+        return None if self.principal.is_operator else self.principal.agent_pk
+
     def caller(self) -> Agent:
         return Agent.objects.get(pk=self.principal.agent_pk)
 

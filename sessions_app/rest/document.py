@@ -23,6 +23,7 @@ BODIES: tuple[type[Struct], ...] = (
     bodies.SessionBody,
     bodies.SessionPatch,
     bodies.ParticipantBody,
+    bodies.ParticipantPatch,
     bodies.BranchBody,
     bodies.MergeBody,
     bodies.CloseBody,

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from sessions_app.changes import Committed
+from sessions_app.context.viewing import shown_to
 from sessions_app.cursors import CursorMove
 from sessions_app.drafts import draft_message
 from sessions_app.keys import Principal
@@ -82,6 +83,13 @@ class Call:
             await self.runtime.read(find_access, session_id, self.principal)
             raise Forbidden("An operator watches; to take part use an agent's key.")
 
+    async def wait_response(self, session_pk: int, question_key: int, timeout: float) -> Waited:
+        """Wait for the response; it is given as this principal may see it."""
+        waited = await self.runtime.wait_response(session_pk, question_key, timeout, self.principal)
+        if waited.response is not None and not self.principal.is_operator:
+            waited.response = await self.runtime.read(shown_to, waited.response, self.principal.agent_pk)
+        return waited
+
     async def explain(self, refusal: HubError, session_id: str) -> HubError:
         """The refusal to give: whatever is wrong with a request, a session that is not yours is `not_found`."""
         try:
@@ -132,9 +140,7 @@ async def send(call: Call, session_id: str) -> Answer:
     stored = await call.runtime.append(draft)
     waited = None
     if body.wait_for_response:
-        waited = await call.request.while_connected(
-            call.runtime.wait_response(session_pk, stored.message.key, timeout, call.principal)
-        )
+        waited = await call.request.while_connected(call.wait_response(session_pk, stored.message.key, timeout))
     others = await call.runtime.read(recipients, session_pk, agent_pk)
     return _sent(stored.message, others, duplicate=stored.duplicate, waited=waited)
 
@@ -165,7 +171,7 @@ async def response(call: Call, session_id: str, message_id: str) -> Answer:
     """`GET …/messages/{message_id}/response`: take up the wait for a response, as often as wanted."""
     session_pk, key = await call.runtime.read(_question, session_id, message_id, call.principal)
     timeout = wait_seconds(Query(call.request.query).seconds("timeout"))
-    waited = await call.request.while_connected(call.runtime.wait_response(session_pk, key, timeout, call.principal))
+    waited = await call.request.while_connected(call.wait_response(session_pk, key, timeout))
     return text_answer(
         f'{{"status":"{waited.status}","response":{_text_of(waited.response)},"message_id":"{message_id}"}}'
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sessions_app.changes import Committed
+from sessions_app.context.viewing import show_all
 from sessions_app.keys import Principal
 from sessions_app.protocol import limits
 from sessions_app.protocol.errors import Invalid
@@ -58,6 +59,8 @@ def _upwards(access: Access, after: int, limit: int) -> list[Committed]:
         wanted = min(READ_AT_ONCE, limit - len(page))
         # Up to the sequence that the page names as the last one: what comes in while we read is for the next page.
         some = messages_after(access.session_pk, after, wanted, up_to=access.last_sequence)
+        if access.view:
+            some = show_all(some, access.view, access.session_pk, access.reader_pk)
         for message in some:
             size += len(message.body)
             if page and size > limits.PAGE_BYTES:
@@ -75,6 +78,8 @@ def _downwards(access: Access, before: int, limit: int) -> list[Committed]:
     while len(page) < limit:
         wanted = min(READ_AT_ONCE, limit - len(page))
         some = messages_before(access.session_pk, before, access.first_sequence, wanted)
+        if access.view:
+            some = show_all(some, access.view, access.session_pk, access.reader_pk)
         for message in reversed(some):
             size += len(message.body)
             if page and size > limits.PAGE_BYTES:

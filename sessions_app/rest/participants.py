@@ -9,14 +9,15 @@ from rest_framework.request import Request
 
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.models import Session
-from sessions_app.protocol.bodies import ParticipantBody
+from sessions_app.protocol.bodies import ParticipantBody, ParticipantPatch
 from sessions_app.protocol.errors import NotFound
 from sessions_app.rest.answers import Answer, json_answer
 from sessions_app.rest.base import SessionView
 from sessions_app.rest.document import documented
 from sessions_app.selectors import has_left, may_name_an_agent, online_names, participant_view
-from sessions_app.services.participants import add_participant, remove_participant
+from sessions_app.services.participants import add_participant, remove_participant, update_participant
 
+_participant_patch = msgspec.json.Decoder(ParticipantPatch)
 _participant_body = msgspec.json.Decoder(ParticipantBody)
 
 
@@ -55,6 +56,28 @@ class OneParticipant(SessionView):
             itself = kwargs["agent_id"] == self.principal.agent_id
             if not (request.method == "DELETE" and itself and has_left(kwargs["session_id"], self.principal.agent_pk)):
                 raise
+
+    @documented(
+        "patch_participant",
+        "Say how context reaches a participant, and what of the talk it may get",
+        {200: "ParticipantOptions"},
+        body=ParticipantPatch,
+    )
+    def patch(self, request: Request, session_id: str, agent_id: str) -> Answer:
+        patch = self.body(request, _participant_patch)
+        if not may_name_an_agent(agent_id):
+            raise NotFound()
+        with unit_of_work() as changes:
+            place = update_participant(
+                session_pk=self.access.session_pk,
+                agent_id=agent_id,
+                patch=patch,
+                caller=self.caller(),
+                is_operator=self.principal.is_operator,
+                changes=changes,
+            )
+        options = {"context_strategy": place.context_strategy, "visibility": place.visibility}
+        return json_answer({"agent_id": agent_id, **options})
 
     @documented("remove_participant", "Leave a session, or remove somebody from one that you initiated", {204: None})
     def delete(self, request: Request, session_id: str, agent_id: str) -> Answer:

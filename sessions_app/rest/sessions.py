@@ -9,6 +9,7 @@ from rest_framework.request import Request
 
 from sessions_app import states
 from sessions_app.changes import Changes, unit_of_work
+from sessions_app.context.viewing import shown_to
 from sessions_app.protocol.bodies import BranchBody, CloseBody, MergeBody, SessionBody, SessionPatch, check_choice
 from sessions_app.protocol.errors import Invalid
 from sessions_app.protocol.ids import SESSION_ID
@@ -57,7 +58,7 @@ class Sessions(HubView):
             return json_answer({"sessions": [], "next_cursor": None})
         keys, following = latest_sessions(self.principal, wanted, before, limit)
         cursor = list_cursor(*following) if following is not None else None
-        return json_answer({"sessions": session_views(keys), "next_cursor": cursor})
+        return json_answer({"sessions": session_views(keys, self.reader_pk), "next_cursor": cursor})
 
     @documented("create_session", "Open a session", {201: "OpenedSession"}, body=SessionBody, creates=True)
     def post(self, request: Request) -> Answer:
@@ -68,7 +69,7 @@ class Sessions(HubView):
             opened = create_session(
                 body=body, caller=self.caller(), is_operator=self.principal.is_operator, changes=changes
             )
-            return _opened(opened, request)
+            return _opened(opened, request, self.reader_pk)
 
         return self.create(request, body, make)
 
@@ -76,7 +77,7 @@ class Sessions(HubView):
 class OneSession(SessionView):
     @documented("show_session", "A session with its participants, context and turn state", {200: "Session"})
     def get(self, request: Request, session_id: str) -> Answer:
-        return json_answer(session_view(self.access.session_pk))
+        return json_answer(session_view(self.access.session_pk, self.reader_pk))
 
     @documented(
         "patch_session", "Change title, time-out, policy or shared context", {200: "Session"}, body=SessionPatch
@@ -86,7 +87,7 @@ class OneSession(SessionView):
         patch = self.body(request, _session_patch)
         with unit_of_work() as changes:
             patch_session(session_pk=self.access.session_pk, patch=patch, changes=changes)
-        return json_answer(session_view(self.access.session_pk))
+        return json_answer(session_view(self.access.session_pk, self.reader_pk))
 
 
 class Close(SessionView):
@@ -95,7 +96,7 @@ class Close(SessionView):
         body = self.body(request, _close_body)
         with unit_of_work() as changes:
             close_session(session_pk=self.access.session_pk, reason=body.reason, changes=changes)
-        return json_answer(session_view(self.access.session_pk))
+        return json_answer(session_view(self.access.session_pk, self.reader_pk))
 
 
 class Branches(SessionView):
@@ -109,7 +110,7 @@ class Branches(SessionView):
 
         def make(changes: Changes) -> Answer:
             opened = create_branch(parent_pk=self.access.session_pk, body=body, caller=self.caller(), changes=changes)
-            return _opened(opened, request)
+            return _opened(opened, request, self.reader_pk)
 
         return self.create(request, body, make)
 
@@ -123,11 +124,11 @@ class Merge(SessionView):
         body = self.body(request, _merge_body)
         with unit_of_work() as changes:
             stored = merge_branch(branch_pk=self.access.session_pk, body=body, caller=self.caller(), changes=changes)
-        return text_answer(stored.message.body)
+        return text_answer(shown_to(stored.message, self.principal.agent_pk).body)
 
 
-def _opened(opened: Opened, request: Request) -> Answer:
-    session = session_view(opened.session.pk)
+def _opened(opened: Opened, request: Request, reader_pk: int | None) -> Answer:
+    session = session_view(opened.session.pk, reader_pk)
     trace_id = opened.message.message.trace_id if opened.message is not None else None
     return json_answer({**session, "trace_id": trace_id, "ws_url": ws_url(session["session_id"], request)}, 201)
 

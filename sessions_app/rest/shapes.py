@@ -32,6 +32,7 @@ FLAG: Schema = {"type": "boolean"}
 TIME: Schema = {"type": "string", "format": "date-time", "description": "RFC 3339, UTC, with Z"}
 OBJECT: Schema = {"type": "object"}
 NAMES = _list_of(TEXT)
+STRATEGY: Schema = {"type": "string", "enum": ["embedded", "per_agent", "shared"]}
 
 PART: Schema = {
     "type": "object",
@@ -63,6 +64,11 @@ MESSAGE = _object(
     metadata=OBJECT,
     timestamp=TIME,
 )
+MESSAGE["properties"]["withheld"] = {
+    "type": "boolean",
+    "const": True,
+    "description": "your visibility profile leaves nothing of it but its place",
+}
 
 RECIPIENT = _object(agent_id=TEXT, online=FLAG, last_seen=_or_null(TIME), unread=NUMBER)
 
@@ -89,6 +95,72 @@ PARTICIPANT = _object(
     joined_at=TIME,
     left_at=_or_null(TIME),
 )
+
+PARTICIPANT_OPTIONS = _object(
+    agent_id=TEXT, context_strategy=_or_null(STRATEGY), visibility=_or_null({**OBJECT, "description": "see Agent"})
+)
+
+DELIVERY = _object(
+    delivery_id=TEXT,
+    session_id=TEXT,
+    agent_id=TEXT,
+    strategy=STRATEGY,
+    status={"type": "string", "enum": ["prepared", "delivered", "failed"]},
+    asked_by=_or_null(TEXT),
+    round=NUMBER,
+    message_id=_or_null(TEXT),
+    through_sequence=NUMBER,
+    query=TEXT,
+    parts={**_list_of(ref("MessagePart")), "description": "byte for byte what was sent"},
+    metadata=OBJECT,
+    sent={**_or_null(TEXT), "description": "the whole body as it went over the wire, where that is known"},
+    reasons={**_list_of(OBJECT), "description": "why each message was chosen, and by whom that was decided"},
+    estimated_tokens=NUMBER,
+    policy_hash=TEXT,
+    rebuilt=FLAG,
+    error=_or_null(TEXT),
+    created_at=TIME,
+    settled_at=_or_null(TIME),
+)
+
+SUMMARY = _object(
+    covers_from=NUMBER,
+    covers_to=NUMBER,
+    rounds_from=NUMBER,
+    rounds_to=NUMBER,
+    of={"type": "string", "enum": ["session", "history"], "description": "numbers are sequences, or entries"},
+    agent_id=_or_null(TEXT),
+    tier=NUMBER,
+    method={"type": "string", "enum": ["llm", "extractive"]},
+    text=TEXT,
+    data=_or_null(OBJECT),
+    source_hash=TEXT,
+    visibility_hash=TEXT,
+    created_at=TIME,
+)
+
+CONTEXT_ENTRY = _object(
+    is_user_input=FLAG,
+    agent_name=TEXT,
+    round=NUMBER,
+    message=_object(role=TEXT, content=TEXT),
+    message_id=TEXT,
+    sequence=NUMBER,
+)
+
+CONTEXT = {
+    "description": "A session's conversation as you may see it; with `_{agent_id}` behind the id that agent's own history.",
+    "oneOf": [
+        _object(
+            session_id=TEXT,
+            current_round=NUMBER,
+            through_sequence=NUMBER,
+            entries=_list_of(CONTEXT_ENTRY),
+            has_more={**FLAG, "description": "older entries are left out"},
+        ),
+        _object(session_id=TEXT, agent_name=TEXT, messages=_list_of(_object(role=TEXT, content=TEXT))),
+    ],
+}
 
 SESSION = _object(
     session_id=TEXT,
@@ -129,6 +201,10 @@ AGENT["properties"] |= {
     "executor": _or_null(TEXT),
     "executor_config": OBJECT,
     "context_strategy": _or_null(TEXT),
+    "visibility": {
+        **_or_null(OBJECT),
+        "description": "a visibility profile; null: everything, or what its kind may see",
+    },
     "is_active": FLAG,
 }
 
@@ -150,6 +226,10 @@ SHAPES: dict[str, Schema] = {
     ),
     "CursorState": _object(cursor=NUMBER, unread=NUMBER),
     "Participant": PARTICIPANT,
+    "ParticipantOptions": PARTICIPANT_OPTIONS,
+    "Context": CONTEXT,
+    "DeliveryList": _object(deliveries=_list_of(DELIVERY), next_cursor=_or_null(TEXT)),
+    "SummaryList": _object(summaries=_list_of(SUMMARY), next_cursor=_or_null(TEXT)),
     "Session": SESSION,
     "OpenedSession": {"allOf": [ref("Session"), _object(trace_id=_or_null(TEXT), ws_url=TEXT)]},
     "SessionList": _object(sessions=_list_of(ref("Session")), next_cursor=_or_null(TEXT)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from sessions_app.rest import agents, events, hot, participants, schema, sessions
+from sessions_app.rest import agents, contexts, events, hot, participants, schema, sessions
 from sessions_app.rest.views import hot_view
 
 
@@ -24,6 +24,9 @@ urlpatterns = [
     path(f"{_session}/branches", sessions.Branches.as_view()),
     path(f"{_session}/merge", sessions.Merge.as_view()),
     path(f"{_session}/close", sessions.Close.as_view()),
+    path(f"{_session}/deliveries", contexts.Deliveries.as_view()),
+    path(f"{_session}/summaries", contexts.Summaries.as_view()),
+    path("a2a/contexts/<str:session_id>", contexts.Contexts.as_view()),
     path("a2a/agents", agents.Agents.as_view()),
     path("a2a/agents/me", agents.Me.as_view()),
     path("a2a/agents/<str:agent_id>", agents.OneAgent.as_view()),

@@ -8,6 +8,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from msgspec import UNSET
 
+from sessions_app.changes import unit_of_work
+from sessions_app.context.profiles import check_profile
 from sessions_app.db import write_transaction
 from sessions_app.keys import revoke_keys
 from sessions_app.models import Agent, ApiKey, Participant, Session
@@ -36,6 +38,7 @@ def register_agent(*, body: AgentBody) -> Agent:
     agent.executor = _executor(body.executor)
     agent.executor_config = _json(body.executor_config or {}, "executor_config")
     agent.context_strategy = check_choice(body.context_strategy, CONTEXT_STRATEGIES, "context_strategy")
+    agent.visibility = check_profile(body.visibility)
     check_setup(agent.executor, agent.executor_config)
     try:
         with transaction.atomic():
@@ -46,11 +49,12 @@ def register_agent(*, body: AgentBody) -> Agent:
 
 
 def update_agent(*, agent: Agent, patch: AgentPatch, is_operator: bool) -> Agent:
-    """Change a card. An agent may say of itself who it is; what the hub runs for it is an operator's to set."""
+    """Change a card. An agent may say of itself who it is; what the hub runs for it, and what it may get of the talk, is an
+    operator's to set."""
     if not is_operator:
         if isinstance(patch.executor, str) and patch.executor != "delegate":
             raise Forbidden("Only an operator may set an executor; you may set delegate or null.", field="executor")
-        for name in ("executor_config", "context_strategy", "is_active"):
+        for name in ("executor_config", "context_strategy", "visibility", "is_active"):
             if getattr(patch, name) is not UNSET:
                 raise Forbidden("Only an operator may set this.", field=name)
     if isinstance(patch.name, str):
@@ -68,11 +72,16 @@ def update_agent(*, agent: Agent, patch: AgentPatch, is_operator: bool) -> Agent
         agent.executor_config = _json(patch.executor_config, "executor_config")
     if patch.context_strategy is None or isinstance(patch.context_strategy, str):
         agent.context_strategy = check_choice(patch.context_strategy, CONTEXT_STRATEGIES, "context_strategy")
+    if patch.visibility is not UNSET:
+        agent.visibility = check_profile(patch.visibility)
     if isinstance(patch.is_active, bool):
         agent.is_active = patch.is_active
     if patch.executor is not UNSET or patch.executor_config is not UNSET:
         check_setup(agent.executor, agent.executor_config)
-    agent.save()
+    with unit_of_work() as changes:
+        agent.save()
+        if patch.visibility is not UNSET or agent.executor != had:
+            changes.reviewed.append(agent.pk)
     if agent.executor != had:
         _tell_sessions(agent)
     if patch.is_active is False:

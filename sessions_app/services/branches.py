@@ -5,11 +5,12 @@ from __future__ import annotations
 from sessions_app import states
 from sessions_app.append import Draft, Stored, append
 from sessions_app.changes import Changes
+from sessions_app.context.viewing import find_view, shown_to
 from sessions_app.models import Agent, Participant, Session
 from sessions_app.protocol.bodies import BranchBody, MergeBody, MessageBody, check_title, utf8_length
 from sessions_app.protocol.errors import HubError, Invalid, NotFound, SessionClosed, TooLarge
 from sessions_app.protocol.ids import message_id
-from sessions_app.protocol.jsontext import dumps
+from sessions_app.protocol.jsontext import dumps, loads
 from sessions_app.protocol.limits import CONTENT_BYTES
 from sessions_app.services.sessions import (
     Opened,
@@ -46,11 +47,11 @@ def create_branch(*, parent_pk: int, body: BranchBody, caller: Agent, changes: C
     if not [agent for agent in agents if agent.pk != caller.pk]:
         raise Invalid("A branch has at least one other participant.", field="participants")
     initial = body.initial_message
-    return open_session(
+    opened = open_session(
         initiator=caller,
         participants=agents,
         title=check_title(body.title),
-        context=dict(parent.context),
+        context=find_view(parent_pk, caller.pk).context(parent.context),
         timeout_seconds=parent.timeout_seconds,
         busy_policy=parent.busy_policy,
         context_strategy=parent.context_strategy,
@@ -59,6 +60,17 @@ def create_branch(*, parent_pk: int, body: BranchBody, caller: Agent, changes: C
         branched_at=at,
         changes=changes,
     )
+    _take_over_options(parent_pk, opened.session.pk)
+    return opened
+
+
+def _take_over_options(parent_pk: int, branch_pk: int) -> None:
+    """What somebody may not get in a session, he does not get in a branch of it; nor does context reach him otherwise."""
+    places = Participant.objects.filter(session_id=parent_pk).exclude(visibility=None, context_strategy=None)
+    for place in places:
+        Participant.objects.filter(session_id=branch_pk, agent_id=place.agent_id).update(
+            visibility=place.visibility, context_strategy=place.context_strategy
+        )
 
 
 def merge_branch(*, branch_pk: int, body: MergeBody, caller: Agent, changes: Changes) -> Stored:
@@ -81,7 +93,7 @@ def merge_branch(*, branch_pk: int, body: MergeBody, caller: Agent, changes: Cha
     draft = Draft(
         session_pk=branch.parent_id,
         sender_pk=caller.pk,
-        content=body.summary if body.summary is not None else _outcome_of(branch),
+        content=body.summary if body.summary is not None else _outcome_of(branch, caller.pk),
         kind="result",
         metadata=dumps(
             {
@@ -103,11 +115,15 @@ def merge_branch(*, branch_pk: int, body: MergeBody, caller: Agent, changes: Cha
     return outcome
 
 
-def _outcome_of(branch: Session) -> str:
-    """Without a summary: the branch's last result, else its last words."""
+def _outcome_of(branch: Session, caller_pk: int) -> str:
+    """Without a summary: the branch's last result, else its last words, as far as the caller may read them."""
     rows = branch.messages.exclude(kind="system").order_by("-sequence")
     last = rows.filter(kind="result").first() or rows.first()
-    if last is None:
+    text = _content(shown_to(messages_by_key([last.pk])[last.pk], caller_pk).body) if last is not None else ""
+    if not text:
         return f"Branch {branch.title or branch.public_id} ended without a message."
-    text = last.content
     return text if len(text) <= SUMMARY_CHARACTERS else text[:SUMMARY_CHARACTERS] + "…"
+
+
+def _content(body: str) -> str:
+    return str(loads(body)["content"])

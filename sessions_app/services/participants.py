@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
 from sessions_app import states
 from sessions_app.append import Draft, append
 from sessions_app.changes import Changes
+from sessions_app.context.profiles import check_profile
+from sessions_app.context.strategies import is_remote
 from sessions_app.db import utc_now
 from sessions_app.identities import hub_agent_key
 from sessions_app.models import Agent, Participant, Session
-from sessions_app.protocol.bodies import ParticipantBody, check_choice
+from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, ParticipantBody, ParticipantPatch, check_choice
 from sessions_app.protocol.errors import Forbidden, HubError, Invalid, NotFound, SessionClosed
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.services.sessions import (
@@ -60,6 +66,7 @@ def add_participant(
         return present, False
     if not is_operator:
         require_acceptance(agent, caller)
+    options = _options(body.context_strategy, body.visibility, session, caller, is_operator, agent, present)
     now = utc_now()
     # From now on: what comes next is the announcement, which the newcomer may read.
     first = 1 if body.history == "all" else row.last_sequence + 1
@@ -67,7 +74,7 @@ def add_participant(
     if present is not None:
         own = present.session.messages.filter(sender=agent, sequence__lt=first).count()
         values |= {"acknowledged": False, "sent_read": own}
-    Participant.objects.update_or_create(session_id=session_pk, agent=agent, defaults=values)
+    Participant.objects.update_or_create(session_id=session_pk, agent=agent, defaults=values | options)
     _members_changed(session_pk, changes)
     changes.session(session_pk).joined.append(agent.pk)
     _announce(
@@ -78,6 +85,68 @@ def add_participant(
     )
     note_state(session_pk, changes)
     return Participant.objects.select_related("agent").get(session_id=session_pk, agent=agent), True
+
+
+def update_participant(
+    *, session_pk: int, agent_id: str, patch: ParticipantPatch, caller: Agent, is_operator: bool, changes: Changes
+) -> Participant:
+    """Change how context reaches a participant, and what of the talk it may get from now on, in replays, too."""
+    row = lock_session(session_pk)
+    session = Session.objects.get(pk=session_pk)
+    place = (
+        Participant.objects.select_related("agent")
+        .filter(session_id=session_pk, agent__agent_id=agent_id, left_at=None)
+        .first()
+    )
+    if place is None:
+        raise NotFound()
+    options = _options(patch.context_strategy, patch.visibility, session, caller, is_operator, place.agent, place)
+    if row.status not in states.LIVE and not is_operator:
+        raise SessionClosed()
+    if options:
+        Participant.objects.filter(pk=place.pk).update(**options)
+        Session.objects.filter(pk=session_pk).update(
+            members_revision=session.members_revision + 1,
+            state_revision=session.state_revision + 1,
+            changed_at=utc_now(),
+        )
+        changes.touched_members.add(session_pk)
+        changes.session(session_pk).reviewed.append(place.agent_id)
+        note_state(session_pk, changes)
+        place.refresh_from_db()
+    return place
+
+
+def _options(
+    strategy: str | UnsetType | None,
+    visibility: dict[str, Any] | UnsetType | None,
+    session: Session,
+    caller: Agent,
+    is_operator: bool,
+    agent: Agent,
+    place: Participant | None,
+) -> dict[str, Any]:
+    """The checked columns. The initiator may say how context travels, and may narrow what somebody gets who gets all of it;
+    to change or lift a profile is an operator's."""
+    columns: dict[str, Any] = {}
+    if strategy is UNSET and visibility is UNSET:
+        return columns
+    if not (is_operator or session.initiator_id == caller.pk):
+        raise Forbidden("Only the initiator or an operator may set this.", field="context_strategy")
+    if strategy is not UNSET:
+        given = strategy if isinstance(strategy, str) else None
+        columns["context_strategy"] = check_choice(given, CONTEXT_STRATEGIES, "context_strategy")
+    if visibility is not UNSET:
+        profile = check_profile(visibility)
+        if not is_operator and (profile is None or _has_profile(agent, place)):
+            raise Forbidden("Only an operator may change or lift a visibility profile.", field="visibility")
+        columns["visibility"] = profile
+    return columns
+
+
+def _has_profile(agent: Agent, place: Participant | None) -> bool:
+    own = place is not None and place.visibility is not None
+    return own or agent.visibility is not None or is_remote(agent)
 
 
 def remove_participant(*, session_pk: int, agent_id: str, caller: Agent, is_operator: bool, changes: Changes) -> None:

@@ -230,7 +230,7 @@ def _plain(question: Any) -> dict[str, Any]:
 
 
 def patch_session(*, session_pk: int, patch: SessionPatch, changes: Changes) -> None:
-    """Title, time-out, busy policy, and the shared context by JSON Merge Patch; only while the session lives."""
+    """Title, time-out, policies, and the shared context by JSON Merge Patch; only while the session lives."""
     row = lock_session(session_pk)
     if row.status not in states.LIVE:
         raise SessionClosed()
@@ -241,6 +241,9 @@ def patch_session(*, session_pk: int, patch: SessionPatch, changes: Changes) -> 
         columns["title"] = check_title(patch.title if isinstance(patch.title, str) else None)
     if patch.busy_policy is not UNSET:
         columns["busy_policy"] = check_choice(str(patch.busy_policy), BUSY_POLICIES, "busy_policy")
+    if patch.context_strategy is not UNSET:
+        strategy = patch.context_strategy if isinstance(patch.context_strategy, str) else None
+        columns["context_strategy"] = check_choice(strategy, CONTEXT_STRATEGIES, "context_strategy")
     if patch.timeout_seconds is not UNSET:
         seconds = check_timeout(patch.timeout_seconds)
         columns["timeout_seconds"] = seconds

@@ -7,7 +7,8 @@ import logging
 
 from django.conf import settings
 
-from sessions_app.changes import SessionChange
+from sessions_app.changes import Committed, SessionChange
+from sessions_app.context.viewing import page_after
 from sessions_app.keys import Principal
 from sessions_app.protocol import frames
 from sessions_app.protocol.errors import Invalid, NotFound
@@ -19,7 +20,6 @@ from sessions_app.realtime.runtime import Runtime
 from sessions_app.session_views import session_view
 from sessions_app.sockets.connection import Send, Socket
 from sessions_app.sockets.handshake import Handshake
-from sessions_app.sql import messages_after
 
 log = logging.getLogger("hub.socket")
 WELCOME_SESSIONS = 100
@@ -92,6 +92,7 @@ class AgentSocket(Socket):
             window=self.window,
             announced=replay_to == 0,
             recovered=position + 1 >= place.retained_from,
+            view=place.view,
         )
         feed.told_state = state.turn() if state.status not in ("completed", "timeout") else None
         feed.see_state(state)
@@ -111,8 +112,11 @@ class AgentSocket(Socket):
 
     async def _introduce(self, place: Place) -> None:
         """`new_session`, with a copy of the first message; the message itself still follows."""
-        session = await self.runtime.read(session_view, place.state.pk)
-        first = await self.runtime.read(messages_after, place.state.pk, 0, 1) if place.first_sequence <= 1 else []
+        session = await self.runtime.read(session_view, place.state.pk, self.principal.agent_pk)
+        first: list[Committed] = []
+        if place.first_sequence <= 1:
+            agent_pk = self.principal.agent_pk
+            first = await self.runtime.read(page_after, place.state.pk, 0, 1, place.view, agent_pk)
         body = first[0].body if first else "null"
         plain = encode("new_session", session_id=place.state.session_id, session=session)
         self.say(f'{plain[:-1]},"initial_message":{body}}}')

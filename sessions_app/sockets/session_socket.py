@@ -53,6 +53,7 @@ class SessionSocket(Socket):
             window=self.window,
             own_too=own_too,
             recovered=start + 1 >= place.retained_from,
+            view=place.view,
         )
         self.feed.told_state = state.turn() if state.status not in ("completed", "timeout") else None
         self.feed.see_state(state)

@@ -183,7 +183,7 @@ async def test_a_page_of_the_list_costs_the_same_number_of_queries_whatever_its_
     def count(limit: int) -> int:
         with django_assert_max_num_queries(20) as queries:
             keys, _ = latest_sessions(verify_key(a.key), SessionFilter(), None, limit)
-            session_views(keys)
+            session_views(keys, None)
         return len(queries)
 
     assert await sync_to_async(count)(2) == await sync_to_async(count)(12)
