@@ -262,7 +262,7 @@ async def _stream(session: str, reader: Door, number: int) -> list[dict[str, Any
 async def _frames(session: str, reader: Door, kind: str) -> dict[str, Any]:
     async for frame in _events(session, reader):
         if frame["type"] == kind and "context" in frame:
-            return frame
+            return dict(frame)
     raise AssertionError("the stream ended")
 
 
