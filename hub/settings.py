@@ -210,7 +210,11 @@ FRAME_HANDLERS: dict[str, str] = {
     "trace.fail": "traces_app.frames.fail",
 }
 # `sweep(now) -> [(Celery task, [keys])]`: what is due, taken by compare-and-set; every process with a keeper asks each second.
-SWEEPS: list[str] = ["hub.a2a.outbound.ends.take_due", "hub.a2a.outbound.refreshing.take_due"]
+SWEEPS: list[str] = [
+    "hub.a2a.outbound.ends.take_due",
+    "hub.a2a.outbound.refreshing.take_due",
+    "hub.a2a.push.outbox.take_due",
+]
 # What an executor makes of an agent's executor_config (sessions_app/services/setups.py).
 EXECUTOR_SETUPS: dict[str, str] = {"a2a": "hub.a2a.outbound.registration.RemoteSetup"}
 RUNTIME_PARTS: list[str] = ["traces_app.board.Board"]
@@ -283,6 +287,9 @@ HUB_HISTORY_SECONDS = env_number(
 HUB_A2A_ALLOW = env_list("HUB_A2A_ALLOW")
 HUB_A2A_CARD_SECONDS = env_number("HUB_A2A_CARD_SECONDS", 3600)  # how long a card is fresh that does not say so itself
 HUB_A2A_SILENCE_SECONDS = env_number("HUB_A2A_SILENCE_SECONDS", 60)  # a silent stream is taken up anew after this
+HUB_A2A_PUSH_ATTEMPTS = int(env_number("HUB_A2A_PUSH_ATTEMPTS", 10))  # then a push notification is dead
+HUB_A2A_PUSH_SOURCE = "hub.a2a.updates"  # what push notifications are made of (hub/a2a/push/source.py)
+HUB_A2A_PUSH_TASK = "hub.a2a.tasks.task_proto"
 HUB_A2A_RETRY_SECONDS = env_number("HUB_A2A_RETRY_SECONDS", 60)  # how long a remote may be out of reach within a task
 
 # Rates are per agent and process, per second; 0 is off. A burst is what may come at once.

@@ -1,7 +1,7 @@
 """HTTP towards addresses that somebody else named: guarded, bounded, and event streams that any client can read.
 
-Both transports resolve a host, have every address judged, and connect to those very addresses; TLS still proves the name.
-They add what HTTP clients of A2A are missing:
+The transport resolves a host, has every address judged, and connects to those very addresses; TLS still proves the name.
+It adds what HTTP clients of A2A are missing:
 
 - a compressed body is refused (we ask for none, and a small one can be a big one), other bodies end at `BODY_BYTES`;
 - an event stream is cut into whole events of at most `EVENT_BYTES`, an unfinished one at its end is dropped, and the
@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+import ssl
+from collections.abc import AsyncIterator
+from functools import cache
 
 import httpx
 
@@ -37,35 +39,11 @@ def limits(read: float, connect: float = 10.0) -> httpx.Timeout:
     return httpx.Timeout(connect=connect, read=read, write=30.0, pool=connect)
 
 
-class GuardedTransport(httpx.BaseTransport):
-    """For threads. `inner` does the talking."""
-
-    def __init__(self, inner: httpx.BaseTransport | None = None) -> None:
-        self._inner = inner or httpx.HTTPTransport()
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        addresses = _addresses(request)
-        for number, address in enumerate(addresses):
-            try:
-                response = self._inner.handle_request(_to(request, address))
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                if number + 1 == len(addresses):
-                    raise
-                continue
-            _check_encoding(response)
-            response.stream = _Bounded(response)
-            return response
-        raise AssertionError("no address")
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class AsyncGuardedTransport(httpx.AsyncBaseTransport):
-    """For event loops."""
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """`inner` does the talking."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport | None = None) -> None:
-        self._inner = inner or httpx.AsyncHTTPTransport()
+        self._inner = inner or httpx.AsyncHTTPTransport(verify=_tls())
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         addresses = await asyncio.to_thread(_addresses, request)
@@ -82,12 +60,18 @@ class AsyncGuardedTransport(httpx.AsyncBaseTransport):
                 await response.aclose()
                 raise
             is_stream = EVENT_STREAM in response.headers.get("content-type", "")
-            response.stream = _AsyncEvents(response) if is_stream else _AsyncBounded(response)
+            response.stream = _Events(response) if is_stream else _Bounded(response)
             return response
         raise AssertionError("no address")
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Read once: the list of authorities takes a tenth of a second, at each connection."""
+    return httpx.create_ssl_context()
 
 
 def _addresses(request: httpx.Request) -> list[str]:
@@ -111,24 +95,7 @@ def _check_encoding(response: httpx.Response) -> None:
         raise Unreadable("The answer is compressed, which was not asked for.")
 
 
-class _Bounded(httpx.SyncByteStream):
-    def __init__(self, response: httpx.Response) -> None:
-        assert isinstance(response.stream, httpx.SyncByteStream)
-        self._stream = response.stream
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = 0
-        for piece in self._stream:
-            size += len(piece)
-            if size > BODY_BYTES:
-                raise TooLarge(f"The answer is larger than {BODY_BYTES} bytes.")
-            yield piece
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-class _AsyncBounded(httpx.AsyncByteStream):
+class _Bounded(httpx.AsyncByteStream):
     def __init__(self, response: httpx.Response) -> None:
         assert isinstance(response.stream, httpx.AsyncByteStream)
         self._stream = response.stream
@@ -145,7 +112,7 @@ class _AsyncBounded(httpx.AsyncByteStream):
         await self._stream.aclose()
 
 
-class _AsyncEvents(httpx.AsyncByteStream):
+class _Events(httpx.AsyncByteStream):
     def __init__(self, response: httpx.Response) -> None:
         assert isinstance(response.stream, httpx.AsyncByteStream)
         self._stream = response.stream

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
 import re
-import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ log = logging.getLogger("hub.a2a")
 EXECUTOR = "a2a"
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # since 0.3, before
 CARD_BYTES = 512 * 1024
-CARD_SECONDS = 10.0
+CARD_SECONDS = 15.0
 REDIRECTS = 3
 FRESH_SECONDS_MAX = 86_400
 FRESH_SECONDS_MIN = 60
@@ -159,48 +159,51 @@ class _Answer:
 
 
 def _fetch(config: RemoteConfig, etag: str) -> _Answer | None:
-    """The card as it is now; None when it is still the one of `etag`."""
+    """The card as it is now; None when it is still the one of `etag`. Blocks for at most `CARD_SECONDS`."""
+    try:
+        return asyncio.run(asyncio.wait_for(_fetched(config, etag), CARD_SECONDS))
+    except (AddressRefused, MissingSecret, TooLarge) as error:
+        raise CardRefused(str(error)) from None
+    except TimeoutError:
+        raise CardRefused("The card can't be fetched in time.") from None
+    except httpx.TooManyRedirects:
+        raise CardRefused("The card is redirected too often.") from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise CardRefused(f"The card can't be fetched ({type(error).__name__}).") from None
+
+
+async def _fetched(config: RemoteConfig, etag: str) -> _Answer | None:
     status = 0
-    with httpx.Client(
+    async with httpx.AsyncClient(
         transport=GuardedTransport(), timeout=limits(CARD_SECONDS), trust_env=False, max_redirects=REDIRECTS
     ) as client:
         for url in card_urls(config.card_url):
-            try:
-                status, headers, content = _get(client, url, etag, None)
-                if status in (401, 403) and (secret := config.secret()):
-                    status, headers, content = _get(client, url, etag, secret)
-            except (AddressRefused, MissingSecret, TooLarge) as error:
-                raise CardRefused(str(error)) from None
-            except httpx.TooManyRedirects:
-                raise CardRefused("The card is redirected too often.") from None
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise CardRefused(f"The card can't be fetched ({type(error).__name__}).") from None
+            status, headers, content = await _get(client, url, etag, None)
+            if status in (401, 403) and (secret := config.secret()):
+                status, headers, content = await _get(client, url, etag, secret)
             if status == 304 and etag:
                 return None
             if status == 200:
-                etag = headers.get("etag", "")
-                return _Answer(_read(content), etag if len(etag) <= 500 else "", headers.get("cache-control", ""))
+                tag = headers.get("etag", "")
+                return _Answer(_read(content), tag if len(tag) <= 500 else "", headers.get("cache-control", ""))
             if status not in (404, 405, 410):
                 break
     raise CardRefused(f"The card can't be fetched: HTTP {status}.")
 
 
-def _get(client: httpx.Client, url: str, etag: str, secret: str | None) -> tuple[int, httpx.Headers, bytes]:
+async def _get(client: httpx.AsyncClient, url: str, etag: str, secret: str | None) -> tuple[int, httpx.Headers, bytes]:
     """The transport judges every hop of a redirection; with a secret none is followed."""
     headers = {"accept": "application/json", "accept-encoding": "identity"}
     if etag:
         headers["if-none-match"] = etag
     if secret:
         headers["authorization"] = f"Bearer {secret}"
-    deadline = time.monotonic() + 2 * CARD_SECONDS
     content = b""
-    with client.stream("GET", url, headers=headers, follow_redirects=secret is None) as answer:
-        for piece in answer.iter_bytes():
+    async with client.stream("GET", url, headers=headers, follow_redirects=secret is None) as answer:
+        async for piece in answer.aiter_bytes():
             content += piece
             if len(content) > CARD_BYTES:
                 raise TooLarge(f"A card has at most {CARD_BYTES} bytes.")
-            if time.monotonic() > deadline:  # a byte now and then would keep us for ever
-                raise httpx.ReadTimeout("The card comes too slowly.")
         return answer.status_code, answer.headers, content
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from django.conf import settings
 
-from hub.a2a.http import AsyncGuardedTransport, limits
+from hub.a2a.http import GuardedTransport, limits
 from hub.a2a.outbound.cards import usable_interface
 from hub.a2a.outbound.config import BINDINGS, RemoteConfig
 
@@ -50,7 +50,7 @@ def open_client(card: AgentCard, config: RemoteConfig) -> tuple[Client, httpx.As
     if place is not None and secret is None:
         raise NoCredential("The agent's card asks for a credential, and its executor_config names none.")
     http = httpx.AsyncClient(
-        transport=AsyncGuardedTransport(),
+        transport=GuardedTransport(),
         timeout=limits(settings.HUB_A2A_SILENCE_SECONDS, CONNECT_SECONDS),
         headers={"accept-encoding": "identity"},
         auth=CardAuth(place, secret, config) if place is not None and secret is not None else None,

@@ -133,9 +133,9 @@ def test_a_fresh_card_is_not_fetched_again_and_a_stale_one_is_confirmed_by_its_t
     asked: list[str] = []
     real = cards._get
 
-    def get(client: Any, url: str, etag: str, secret: str | None) -> Any:
+    async def get(client: Any, url: str, etag: str, secret: str | None) -> Any:
         asked.append(etag)
-        return real(client, url, etag, secret)
+        return await real(client, url, etag, secret)
 
     monkeypatch.setattr(cards, "_get", get)
     card_of(config)

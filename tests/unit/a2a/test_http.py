@@ -12,7 +12,7 @@ import pytest
 from hub.a2a import addresses
 from hub.a2a import http as guarded
 from hub.a2a.addresses import AddressRefused
-from hub.a2a.http import AsyncGuardedTransport, EventFramer, GuardedTransport, TooLarge, Unreadable
+from hub.a2a.http import EventFramer, GuardedTransport, TooLarge, Unreadable
 
 
 class Resolver:
@@ -34,40 +34,44 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Resolver:
     return made
 
 
-def test_it_connects_to_the_address_that_was_judged_and_names_the_host(resolver: Resolver) -> None:
+async def test_it_connects_to_the_address_that_was_judged_and_names_the_host(resolver: Resolver) -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request)
         return httpx.Response(200, text="ok")
 
-    with httpx.Client(transport=GuardedTransport(httpx.MockTransport(answer))) as client:
-        assert client.get("https://agents.example.org:8443/card?x=1").text == "ok"
+    async with httpx.AsyncClient(transport=GuardedTransport(httpx.MockTransport(answer))) as client:
+        assert (await client.get("https://agents.example.org:8443/card?x=1")).text == "ok"
     assert str(seen[0].url) == "https://93.184.216.34:8443/card?x=1"
     assert seen[0].headers["host"] == "agents.example.org:8443"
     assert seen[0].extensions["sni_hostname"] == "agents.example.org"
 
 
-def test_a_name_that_moves_to_loopback_between_two_requests_is_refused_at_the_second(resolver: Resolver) -> None:
+async def test_a_name_that_moves_to_loopback_between_two_requests_is_refused_at_the_second(resolver: Resolver) -> None:
     resolver.answers = [["93.184.216.34"], ["127.0.0.1"]]
-    with httpx.Client(transport=GuardedTransport(httpx.MockTransport(lambda request: httpx.Response(200)))) as client:
-        assert client.get("https://agents.example.org/").status_code == 200
+    async with httpx.AsyncClient(
+        transport=GuardedTransport(httpx.MockTransport(lambda request: httpx.Response(200)))
+    ) as client:
+        assert (await client.get("https://agents.example.org/")).status_code == 200
         with pytest.raises(AddressRefused):
-            client.get("https://agents.example.org/")
+            await client.get("https://agents.example.org/")
 
 
-def test_each_hop_of_a_redirection_is_judged(resolver: Resolver) -> None:
+async def test_each_hop_of_a_redirection_is_judged(resolver: Resolver) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(302, headers={"location": "https://metadata.example.org/latest"})
 
     resolver.answers = [["93.184.216.34"], ["169.254.169.254"]]
-    with httpx.Client(transport=GuardedTransport(httpx.MockTransport(answer)), follow_redirects=True) as client:
+    async with httpx.AsyncClient(
+        transport=GuardedTransport(httpx.MockTransport(answer)), follow_redirects=True
+    ) as client:
         with pytest.raises(AddressRefused):
-            client.get("https://agents.example.org/")
+            await client.get("https://agents.example.org/")
     assert resolver.asked == ["agents.example.org", "metadata.example.org"]
 
 
-def test_the_next_address_of_a_host_is_tried_when_one_does_not_answer(resolver: Resolver) -> None:
+async def test_the_next_address_of_a_host_is_tried_when_one_does_not_answer(resolver: Resolver) -> None:
     resolver.answers = [["2606:4700::1111", "93.184.216.34"]]
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -75,28 +79,26 @@ def test_the_next_address_of_a_host_is_tried_when_one_does_not_answer(resolver: 
             raise httpx.ConnectError("no route")
         return httpx.Response(200, text=request.url.host)
 
-    with httpx.Client(transport=GuardedTransport(httpx.MockTransport(answer))) as client:
-        assert client.get("https://agents.example.org/").text == "93.184.216.34"
+    async with httpx.AsyncClient(transport=GuardedTransport(httpx.MockTransport(answer))) as client:
+        assert (await client.get("https://agents.example.org/")).text == "93.184.216.34"
 
 
-def test_a_large_body_ends_at_the_bound(resolver: Resolver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_body_ends_at_the_bound(resolver: Resolver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guarded, "BODY_BYTES", 100)
-    with httpx.Client(
-        transport=GuardedTransport(
-            httpx.MockTransport(lambda request: httpx.Response(200, stream=httpx.ByteStream(b"x" * 101)))
-        )
+    async with httpx.AsyncClient(
+        transport=GuardedTransport(httpx.MockTransport(lambda request: httpx.Response(200, stream=Pieces(b"x" * 101))))
     ) as client:
         with pytest.raises(TooLarge):
-            client.get("https://agents.example.org/")
+            await client.get("https://agents.example.org/")
 
 
-def test_a_compressed_body_is_refused(resolver: Resolver) -> None:
+async def test_a_compressed_body_is_refused(resolver: Resolver) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"bomb"))
+        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Pieces(b"bomb"))
 
-    with httpx.Client(transport=GuardedTransport(httpx.MockTransport(answer))) as client:
+    async with httpx.AsyncClient(transport=GuardedTransport(httpx.MockTransport(answer))) as client:
         with pytest.raises(Unreadable):
-            client.get("https://agents.example.org/")
+            await client.get("https://agents.example.org/")
 
 
 class Pieces(httpx.AsyncByteStream):
@@ -112,7 +114,7 @@ async def lines_of(*pieces: bytes) -> list[str]:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Pieces(*pieces))
 
-    async with httpx.AsyncClient(transport=AsyncGuardedTransport(httpx.MockTransport(answer))) as client:
+    async with httpx.AsyncClient(transport=GuardedTransport(httpx.MockTransport(answer))) as client:
         async with client.stream("GET", "https://agents.example.org/") as response:
             return [line async for line in response.aiter_lines()]
 
@@ -159,7 +161,7 @@ def test_a_byte_order_mark_is_not_part_of_the_first_event() -> None:
     assert EventFramer().feed(b"\xef\xbb\xbfdata: 1\n\n") == b"data: 1\n\n"
 
 
-def test_the_http_below_really_connects_to_that_address(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_http_below_really_connects_to_that_address(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over a real socket: the name is known to nobody but our resolver."""
     import http.server
     import threading
@@ -181,9 +183,9 @@ def test_the_http_below_really_connects_to_that_address(settings: Any, monkeypat
     try:
         settings.HUB_A2A_ALLOW = ["127.0.0.1"]
         monkeypatch.setattr(addresses, "resolve_host", lambda host, port: ["127.0.0.1"])
-        with httpx.Client(transport=GuardedTransport()) as client:
+        async with httpx.AsyncClient(transport=GuardedTransport()) as client:
             url = f"http://agents.invalid:{server.server_port}/"
-            assert client.get(url).text == f"agents.invalid:{server.server_port}"
+            assert (await client.get(url)).text == f"agents.invalid:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
