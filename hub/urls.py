@@ -2,6 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from sessions_app import health
 
@@ -12,4 +13,5 @@ urlpatterns = [
     path("readyz", health.readyz),
     path("metrics", health.metrics),
     path("admin/", admin.site.urls),
+    path("", RedirectView.as_view(pattern_name="admin:index")),
 ]

@@ -65,8 +65,6 @@ class Runtime:
         self.hints = LayerHints(self._heard, lambda fields: self.live.heard(fields))
         self.doorbell = Doorbell(self._ring) if Doorbell.fits() else None
         self.rates_messages = Rates(settings.HUB_RATE_MESSAGES, settings.HUB_BURST_MESSAGES)
-        self.rates_sessions = Rates(settings.HUB_RATE_SESSIONS, settings.HUB_BURST_SESSIONS)
-        self.rates_requests = Rates(settings.HUB_RATE_REQUESTS, settings.HUB_BURST_REQUESTS)
         self.stopping = False
         self.ready = asyncio.Event()
         self._look_now = asyncio.Event()

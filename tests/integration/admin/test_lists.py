@@ -292,3 +292,8 @@ def test_every_page_answers_over_hundreds_of_thousands_of_messages(
         assert not [query["sql"] for query in captured.captured_queries if counts_rows(query["sql"])], path
         slowest = max(float(query["time"]) for query in captured.captured_queries)
         print(f"{len(captured):3} queries, the slowest {slowest * 1000:4.0f} ms  {path}")
+
+
+def test_the_root_leads_people_to_the_admin() -> None:
+    answer = Client().get("/")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/admin/")
