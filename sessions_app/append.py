@@ -18,14 +18,14 @@ from django.db.backends.utils import CursorWrapper
 from sessions_app import sql, states
 from sessions_app.changes import Changes, Committed, SessionState
 from sessions_app.db import utc_now, wire_time, write_transaction
-from sessions_app.hooks import append_hooks
+from sessions_app.hooks import append_hooks, question_hooks
 from sessions_app.identities import hub_agent_key
 from sessions_app.members import Member, Members, members_of
 from sessions_app.protocol.errors import Conflict, HubError, Invalid, NotFound, SessionClosed
 from sessions_app.protocol.ids import HUB, message_id, message_keys
 from sessions_app.protocol.jsontext import dumps, same_json
 from sessions_app.status_answers import status_answer
-from sessions_app.turn import WORK_KINDS, Heard, Turn
+from sessions_app.turn import WORK_KINDS, Heard, Turn, closed_questions
 
 
 @dataclass(slots=True)
@@ -266,7 +266,11 @@ class _Batch:
             draft.trace_id,
             draft.wants_response,
         )
+        asked = ledger.turn.open_questions
         ledger.turn.hear(heard, ledger.members.by_name)
+        if asked and (answered := closed_questions(asked, ledger.turn.open_questions)):
+            for hook in question_hooks():
+                hook(draft.session_pk, answered, "answered", draft.key)
         to = dumps(draft.to) if draft.to is not None else None
         self.rows.append(
             sql.MessageRow(

@@ -25,6 +25,20 @@ def close_hooks() -> tuple[Callable[..., Any], ...]:
     return _resolved("CLOSE_HOOKS")
 
 
+def question_hooks() -> tuple[Callable[..., Any], ...]:
+    """`hook(session_pk, questions, how, answer_key)`: open questions (public message ids) that are open no more.
+
+    Called under the session's lock, inside the transaction: `answered` (by the message of this key), `left` (nobody owes them
+    any more) or `ended` (the session has).
+    """
+    return _resolved("QUESTION_HOOKS")
+
+
+def keep_hooks() -> tuple[Callable[..., Any], ...]:
+    """`hook(session_pk) -> bool`: whether a session must not time out now, called inside the sweep's transaction."""
+    return _resolved("KEEP_HOOKS")
+
+
 def status_hooks() -> tuple[Callable[..., Any], ...]:
     """`hook(session_pk, language) -> str`: sentences that a status query's answer adds; `language` is `zh` or `en`."""
     return _resolved("STATUS_HOOKS")

@@ -63,6 +63,14 @@ def responds(question: Question, heard: Heard) -> bool:
     )
 
 
+def closed_questions(before: list[Question], after: list[Question]) -> list[str]:
+    """The public ids of the questions that were open before and are no more."""
+    if len(after) >= len(before) and all(one is other for one, other in zip(before, after, strict=False)):
+        return []
+    still = {question.message for question in after}
+    return [question.message for question in before if question.message not in still]
+
+
 _questions = msgspec.json.Decoder(list[Question])
 _traces = msgspec.json.Decoder(dict[str, str])
 

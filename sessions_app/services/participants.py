@@ -23,6 +23,7 @@ from sessions_app.services.sessions import (
     lock_session,
     note_state,
     require_acceptance,
+    settle_questions,
     store_turn,
 )
 
@@ -168,7 +169,9 @@ def remove_participant(*, session_pk: int, agent_id: str, caller: Agent, is_oper
     now = utc_now()
     Participant.objects.filter(pk=place.pk).update(left_at=now)
     turn = load_turn(row)
+    asked = turn.open_questions
     turn.leave(agent_id)
+    settle_questions(session_pk, asked, turn, "left")
     store_turn(session_pk, turn)
     _members_changed(session_pk, changes)
     changes.session(session_pk).removed.append(place.agent_id)

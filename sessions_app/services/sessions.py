@@ -14,7 +14,7 @@ from sessions_app.append import Stored, append
 from sessions_app.changes import Changes, SessionState, unit_of_work
 from sessions_app.db import utc_now
 from sessions_app.drafts import draft_message
-from sessions_app.hooks import close_hooks
+from sessions_app.hooks import close_hooks, keep_hooks, question_hooks
 from sessions_app.members import members_of
 from sessions_app.models import Agent, Participant, Session
 from sessions_app.protocol import limits
@@ -32,7 +32,7 @@ from sessions_app.protocol.bodies import (
 from sessions_app.protocol.errors import Forbidden, HubError, Invalid, NotFound, SessionClosed, TooLarge
 from sessions_app.protocol.ids import new_session_id
 from sessions_app.protocol.jsontext import dumps
-from sessions_app.turn import Turn
+from sessions_app.turn import Question, Turn, closed_questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +210,13 @@ def state_from(row: Any) -> SessionState:
     )
 
 
+def settle_questions(session_pk: int, asked: list[Question], turn: Turn, how: str) -> None:
+    """Tell whoever asked of the questions that were in `asked` and are not in `turn` any more."""
+    if closed := closed_questions(asked, turn.open_questions):
+        for hook in question_hooks():
+            hook(session_pk, closed, how, None)
+
+
 def store_turn(session_pk: int, turn: Turn, **columns: Any) -> None:
     """Write a turn state that no message moved (a trace, a leave, an end), with further columns."""
     session = Session.objects.get(pk=session_pk)
@@ -274,7 +281,9 @@ def close_session(*, session_pk: int, reason: str | None, changes: Changes, acti
     for hook in close_hooks():
         hook(session_pk, changes)
     turn = load_turn(lock_session(session_pk))
+    asked = turn.open_questions
     turn.end(action)
+    settle_questions(session_pk, asked, turn, "ended")
     store_turn(session_pk, turn, closed_at=utc_now(), close_reason=text, timeout_check_at=None)
     note_state(session_pk, changes)
     return True
@@ -300,7 +309,7 @@ def expire_sessions() -> int:
                 Session.objects.filter(pk=pk).update(timeout_check_at=None)
                 continue
             deadline = session.last_activity + timedelta(seconds=session.timeout_seconds)
-            if session.open_traces or deadline > now:
+            if session.open_traces or deadline > now or any(hook(pk) for hook in keep_hooks()):
                 soon = now + timedelta(seconds=2)
                 Session.objects.filter(pk=pk).update(timeout_check_at=max(deadline, soon))
                 continue
