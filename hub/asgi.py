@@ -11,6 +11,7 @@ from django.core.asgi import get_asgi_application
 
 django_application = get_asgi_application()
 
+from hub.a2a.mount import A2AMount  # noqa: E402
 from hub.server import adopt_daphne  # noqa: E402
 from sessions_app.rest.express import Express  # noqa: E402
 from sessions_app.sockets.routing import websocket_urlpatterns  # noqa: E402
@@ -19,7 +20,7 @@ adopt_daphne()
 
 application = ProtocolTypeRouter(
     {
-        "http": Express(django_application),
+        "http": A2AMount(Express(django_application)),
         # Keys authenticate sockets, not cookies, so no origin has to be checked here (a key is never sent by itself).
         "websocket": URLRouter(websocket_urlpatterns),
     }

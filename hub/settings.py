@@ -80,6 +80,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "sessions_app",
     "traces_app",
+    "hub.a2a",
     "hub",
     "hub.a2a.outbound",
     "hub.a2a.push",
@@ -202,6 +203,8 @@ LOGGING: dict[str, Any] = {
 # The calls upwards, each a short visible list of dotted names (see sessions_app/hooks.py).
 APPEND_HOOKS: list[str] = ["traces_app.intake.open_traces"]
 CLOSE_HOOKS: list[str] = ["traces_app.intake.cancel_open_traces"]
+QUESTION_HOOKS: list[str] = ["hub.a2a.questions.settle"]
+KEEP_HOOKS: list[str] = ["hub.a2a.questions.keeps_open"]
 STATUS_HOOKS: list[str] = ["traces_app.intake.running_work"]
 FRAME_HANDLERS: dict[str, str] = {
     "trace.accept": "traces_app.frames.accept",
@@ -217,7 +220,7 @@ SWEEPS: list[str] = [
 ]
 # What an executor makes of an agent's executor_config (sessions_app/services/setups.py).
 EXECUTOR_SETUPS: dict[str, str] = {"a2a": "hub.a2a.outbound.registration.RemoteSetup"}
-RUNTIME_PARTS: list[str] = ["traces_app.board.Board"]
+RUNTIME_PARTS: list[str] = ["traces_app.board.Board", "hub.a2a.desk.Desk"]
 
 # Traces. The workers' queue is Redis in production; without it (the embedded hub) workers watch the database themselves.
 HUB_EMBEDDED = env_flag("HUB_EMBEDDED")
@@ -313,3 +316,17 @@ HUB_CLOSE_SECONDS = env_number("HUB_CLOSE_SECONDS", 5)  # how long a stopping pr
 HUB_DROP_HINTS = env_number("HUB_DROP_HINTS", 0)  # a fault for tests: this share of hints is thrown away
 HUB_ROOTS = env_list("HUB_ROOTS")  # the only directories that built-in tools may read
 HUB_KIND_RULES_SECONDS = 5.0
+
+# A2A. Cards and links show HUB_PUBLIC_URL, else the address that the hub listens on; never the Host of a request.
+HUB_A2A_ROOT_AGENT = env("HUB_A2A_ROOT_AGENT")  # whose card is at the host's root, too
+HUB_A2A_LEGACY_CARD = env_flag("HUB_A2A_LEGACY_CARD", True)  # cards carry the fields of A2A 0.3
+HUB_A2A_IDEMPOTENT = env_flag("HUB_A2A_IDEMPOTENT", True)  # the same messageId is the same message
+HUB_A2A_CONTEXT_SECONDS = env_number(
+    "HUB_A2A_CONTEXT_SECONDS", 2_592_000
+)  # how long a context may be silent; 0: for ever
+HUB_A2A_CARD_SECONDS = int(env_number("HUB_A2A_CARD_SECONDS", 60))  # how long a card may be kept
+HUB_A2A_PING_SECONDS = int(env_number("HUB_A2A_PING_SECONDS", 3))  # stock clients give a silent stream up after 5 s
+HUB_A2A_INPUT_MODES = env_list(
+    "HUB_A2A_INPUT_MODES", "text/*,image/*,audio/*,video/*,application/json,application/pdf,application/octet-stream"
+)
+HUB_A2A_OUTPUT_MODES = env_list("HUB_A2A_OUTPUT_MODES", "text/plain,text/markdown,application/json")

@@ -1,0 +1,122 @@
+"""The SDK's dispatchers, and what has to be put right in release 1.3.0 of them. Each repair has a test that fails without it.
+
+- An internal error carries the exception's text; a parse error that of protobuf or json.
+- 0.3: bad params are -32600 instead of -32602; a result that is null is left out.
+- The version is looked for in the header alone (the door has put it there).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
+from a2a.server.context import ServerCallContext
+from a2a.server.jsonrpc_models import InvalidParamsError as OldInvalidParams
+from a2a.server.jsonrpc_models import InvalidRequestError as OldInvalidRequest
+from a2a.server.jsonrpc_models import JSONRPCError
+from a2a.server.request_handlers.response_helpers import build_error_response
+from a2a.server.routes import DefaultServerCallContextBuilder
+from a2a.server.routes.common import create_event_source_response
+from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+from a2a.utils import constants
+from a2a.utils.errors import A2AError, InternalError, InvalidParamsError, InvalidRequestError, JSONParseError
+from a2a.utils.version_validator import validate_version
+from django.conf import settings
+from sse_starlette.sse import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from hub.a2a.handler import HubHandler
+from hub.a2a.rest import as_told, rest_routes
+
+PARSE = "parseError"
+
+
+class CallBuilder(DefaultServerCallContextBuilder):
+    """Hands the door's `Call` to the handler."""
+
+    def build(self, request: Request) -> ServerCallContext:
+        context = super().build(request)
+        context.state["call"] = request.scope["a2a.call"]
+        return context
+
+
+class Dispatcher(JsonRpcDispatcher):
+    def _generate_error_response(self, request_id: Any, error: Any) -> JSONResponse:
+        return super()._generate_error_response(request_id, told(error))
+
+
+class OldAdapter(JSONRPC03Adapter):
+    """0.3, whose envelope the dispatcher has checked already: what fails here is `params`."""
+
+    def _generate_error_response(self, request_id: Any, error: Any) -> JSONResponse:
+        if isinstance(error, OldInvalidRequest):
+            error = OldInvalidParams()
+        elif isinstance(error, JSONRPCError) or not isinstance(error, A2AError):
+            error = InternalError()
+        return super()._generate_error_response(request_id, error)
+
+    @validate_version(constants.PROTOCOL_VERSION_0_3)
+    async def _process_streaming_request(self, request_id: Any, request_obj: Any, context: ServerCallContext) -> Any:
+        """The first event before the answer begins, so that a refusal is an answer and no stream."""
+        method = request_obj.method
+        handler = (
+            self.handler.on_message_send_stream if method == "message/stream" else self.handler.on_subscribe_to_task
+        )
+        stream = aiter(handler(request_obj, context))
+        first = await anext(stream)
+        return create_event_source_response(_old_events(request_id, first, stream))
+
+    async def handle_request(self, request_id: Any, method: str, body: dict[str, Any], request: Request) -> Any:
+        response = await super().handle_request(request_id, method, body, request)
+        if not isinstance(response, JSONResponse):
+            return response
+        shown = json.loads(bytes(response.body))
+        if "result" not in shown and "error" not in shown:
+            return JSONResponse({**shown, "result": None})
+        if isinstance(shown.get("error"), dict) and shown["error"].get("data", 0) is None:
+            del shown["error"]["data"]
+            return JSONResponse(shown)
+        return response
+
+
+async def _old_events(request_id: Any, first: Any, stream: AsyncIterator[Any]) -> AsyncIterator[dict[str, str]]:
+    yield {"data": first.model_dump_json(by_alias=True, exclude_none=True)}
+    try:
+        async for item in stream:
+            yield {"data": item.model_dump_json(by_alias=True, exclude_none=True)}
+    except Exception as error:
+        yield {"data": json.dumps(build_error_response(request_id, as_told(error)), ensure_ascii=False)}
+
+
+def told(error: Any) -> A2AError | JSONRPCError:
+    """The error as a client may see it: nobody's exception text."""
+    if isinstance(error, JSONParseError):
+        return JSONParseError()
+    if isinstance(error, InvalidParamsError | InvalidRequestError) and PARSE in (error.data or {}):
+        return type(error)()
+    if isinstance(error, JSONRPCError) and error.code == -32603:
+        return InternalError()
+    return error if isinstance(error, A2AError | JSONRPCError) else InternalError()
+
+
+def make_application() -> Starlette:
+    """One application for all agents; which one is asked, and by whom, is in the scope."""
+    EventSourceResponse.DEFAULT_PING_INTERVAL = settings.HUB_A2A_PING_SECONDS
+    handler, builder = HubHandler(), CallBuilder()
+    dispatcher = Dispatcher(handler, builder, enable_v0_3_compat=True)
+    dispatcher._v03_adapter = OldAdapter(handler, builder)
+    return Starlette(
+        routes=[Route("/", dispatcher.handle_requests, methods=["POST"]), *rest_routes(handler, builder)],
+        exception_handlers={404: _nothing_here, 405: _nothing_here},
+    )
+
+
+def _nothing_here(request: Request, error: Any) -> Response:
+    status = {404: "NOT_FOUND", 405: "UNIMPLEMENTED"}[error.status_code]
+    body = {"error": {"code": error.status_code, "status": status, "message": "There is no such operation."}}
+    return JSONResponse(body, error.status_code, headers=getattr(error, "headers", None))

@@ -1,0 +1,189 @@
+"""Messages by A2A, tasks from them: an agent that just answers, an agent with an executor, contexts, resends."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.integration.inbound.conftest import (
+    MakePeer,
+    Peer,
+    events_of,
+    send_params,
+    set_agent,
+    state_of,
+    texts_of,
+    work,
+    work_soon,
+)
+
+
+async def test_an_agent_that_just_answers_has_a_task_as_long_as_its_question_is_open(alice: Peer, bob: Peer) -> None:
+    task = await alice.send("bob", "What is the capital?")
+    assert state_of(task) == "submitted"
+    assert task["contextId"].startswith("sess-")
+    page = (await bob.get(f"sessions/{task['contextId']}/messages")).json()["messages"]
+    assert [message["content"] for message in page] == ["What is the capital?"]
+    assert page[0]["to"] == ["bob"]
+    session = (await bob.get(f"sessions/{task['contextId']}")).json()
+    assert session["waiting_for"] == ["bob"]
+    await bob.answer(task["contextId"], "Paris", reply_to=page[0]["message_id"])
+    done = await alice.task("bob", task["id"])
+    assert state_of(done) == "completed"
+    assert texts_of(done) == ["Paris"]
+    assert [message["parts"][0]["text"] for message in done["history"]] == ["What is the capital?"]
+
+
+async def test_a_blocking_send_waits_for_the_answer(alice: Peer, bob: Peer) -> None:
+    sending = asyncio.create_task(alice.send("bob", "And now?", wait=True))
+    session_id = await _session_of(bob)
+    await bob.answer(session_id, "Now")
+    task = await sending
+    assert (state_of(task), texts_of(task)) == ("completed", ["Now"])
+
+
+async def test_a_stream_is_the_task_then_the_answer_then_the_end(alice: Peer, bob: Peer) -> None:
+    streaming = asyncio.create_task(alice.rpc("bob", "SendStreamingMessage", send_params("Tell me")))
+    await bob.answer(await _session_of(bob), "Told")
+    results = [event["result"] for event in events_of(await streaming)]
+    assert list(results[0]) == ["task"]
+    assert results[1]["artifactUpdate"]["artifact"]["parts"] == [{"text": "Told"}]
+    assert state_of(results[2]["statusUpdate"]) == "completed"
+    assert len(results) == 3
+
+
+async def _session_of(peer: Peer) -> str:
+    """The session that has just been opened with it."""
+    while True:
+        sessions = (await peer.get("sessions")).json()["sessions"]
+        if sessions:
+            return str(sessions[0]["session_id"])
+        await asyncio.sleep(0.01)
+
+
+async def test_an_executor_makes_the_task_a_trace(alice: Peer, echo: Peer) -> None:
+    task = await alice.send("echo", "hello")
+    assert task["id"].startswith("trace-")
+    assert await work() == 1
+    done = await alice.task("echo", task["id"])
+    assert (state_of(done), texts_of(done)) == ("completed", ["done: hello"])
+    trace = (await alice.get(f"traces/{task['id']}")).json()
+    assert (trace["session_id"], trace["status"]) == (task["contextId"], "completed")
+
+
+async def test_the_stream_of_a_trace_is_its_event_log(alice: Peer, echo: Peer) -> None:
+    streaming = asyncio.create_task(alice.rpc("echo", "SendStreamingMessage", send_params("go")))
+    await work_soon()
+    results = [event["result"] for event in events_of(await streaming)]
+    kinds = [state_of(r["statusUpdate"]) if "statusUpdate" in r else next(iter(r)) for r in results]
+    assert kinds == ["task", "working", "artifactUpdate", "completed"]
+
+
+async def test_a_trace_that_asks_is_answered_in_the_same_task(alice: Peer, peer: MakePeer) -> None:
+    await peer("painter", executor="python:tests.executors:asks")
+    sending = asyncio.create_task(alice.send("painter", "paint", wait=True))
+    await work_soon()
+    asked = await sending
+    assert state_of(asked) == "input_required"
+    assert asked["status"]["message"]["parts"] == [{"text": "Which colour?"}]
+    # Only the task is named: its context is found.
+    again = await alice.send("painter", "green", taskId=asked["id"])
+    assert (again["id"], again["contextId"]) == (asked["id"], asked["contextId"])
+    assert await work() == 1
+    done = await alice.task("painter", asked["id"])
+    assert texts_of(done) == ["painted green"]
+    assert [message["parts"][0]["text"] for message in done["history"]] == ["paint", "green"]
+
+
+async def test_the_same_message_id_is_the_same_message(alice: Peer, bob: Peer) -> None:
+    first = await alice.send("bob", "once", messageId="one")
+    again = await alice.send("bob", "once", messageId="one")
+    assert again["id"] == first["id"]
+    assert len((await bob.get("sessions")).json()["sessions"]) == 1
+    refused = await alice.error("bob", "SendMessage", send_params("twice", messageId="one"))
+    assert refused["code"] == -32602
+
+
+async def test_two_resends_at_once_make_one_task(alice: Peer, echo: Peer) -> None:
+    tasks = await asyncio.gather(*(alice.send("echo", "once", messageId="same") for _ in range(6)))
+    assert len({task["id"] for task in tasks}) == 1
+    assert await work() == 1
+
+
+async def test_a_context_goes_on_and_another_clients_name_for_it_is_kept(alice: Peer, bob: Peer) -> None:
+    first = await alice.send("bob", "one", contextId="my own name")
+    second = await alice.send("bob", "two", contextId="my own name")
+    assert (first["contextId"], second["contextId"]) == ("my own name", "my own name")
+    assert first["id"] != second["id"]
+    third = await alice.send("bob", "three")
+    assert third["contextId"] not in ("my own name", "")
+    assert len((await bob.get("sessions")).json()["sessions"]) == 2
+
+
+async def test_a_context_that_is_not_yours_is_refused_and_none_is_made(alice: Peer, bob: Peer, peer: MakePeer) -> None:
+    mine = await alice.send("bob", "mine")
+    carol = await peer("carol")
+    for context_id in (mine["contextId"], "sess-" + "a" * 26):
+        refused = await carol.error("bob", "SendMessage", send_params("let me in", contextId=context_id))
+        assert refused["code"] == -32602
+    assert len((await bob.get("sessions")).json()["sessions"]) == 1
+
+
+async def test_a_task_takes_no_message_of_another_context(alice: Peer, bob: Peer) -> None:
+    task = await alice.send("bob", "one")
+    other = await alice.send("bob", "two")
+    refused = await alice.error("bob", "SendMessage", send_params("x", taskId=task["id"], contextId=other["contextId"]))
+    assert refused["code"] == -32602
+
+
+async def test_a_task_that_has_ended_takes_no_message(alice: Peer, echo: Peer) -> None:
+    task = await alice.send("echo", "one")
+    await work()
+    refused = await alice.error("echo", "SendMessage", send_params("more", taskId=task["id"]))
+    assert refused["code"] == -32004
+
+
+async def test_a_follow_up_question_is_the_same_task_and_either_answer_ends_it(alice: Peer, bob: Peer) -> None:
+    task = await alice.send("bob", "Where is it?")
+    await alice.send("bob", "I mean the key.", taskId=task["id"])
+    page = (await bob.get(f"sessions/{task['contextId']}/messages")).json()["messages"]
+    await bob.answer(task["contextId"], "Under the mat", reply_to=page[1]["message_id"])
+    done = await alice.task("bob", task["id"])
+    assert texts_of(done) == ["Under the mat"]
+    assert [message["parts"][0]["text"] for message in done["history"]] == ["Where is it?", "I mean the key."]
+
+
+async def test_others_of_a_context_are_heard_in_the_history(alice: Peer, bob: Peer, peer: MakePeer) -> None:
+    carol = await peer("carol")
+    task = await alice.send("bob", "What do you think?")
+    added = await alice.post(f"sessions/{task['contextId']}/participants", {"agent_id": "carol", "history": "all"})
+    assert added.status_code == 201
+    hers = await carol.send("bob", "I have a question, too.", contextId=task["contextId"])
+    assert hers["contextId"] == task["contextId"]
+    seen = await alice.task("bob", task["id"])
+    assert [message["parts"][0]["text"] for message in seen["history"]] == [
+        "What do you think?",
+        "I have a question, too.",
+    ]
+    assert seen["history"][1]["metadata"]["from"] == "carol"
+    assert (await alice.error("bob", "GetTask", {"id": hers["id"]}))["code"] == -32001
+
+
+async def test_an_agent_that_takes_no_sessions_from_you_says_so(alice: Peer, bob: Peer) -> None:
+    await set_agent("bob", accepts=["somebody"])
+    refused = await alice.error("bob", "SendMessage", send_params("hello"))
+    assert refused["code"] == -32004
+    assert refused["data"][0]["metadata"]["hub_code"] == "forbidden"
+
+
+async def test_a_close_of_the_session_ends_its_open_tasks(alice: Peer, bob: Peer) -> None:
+    task = await alice.send("bob", "Still there?")
+    await bob.post(f"sessions/{task['contextId']}/close", {})
+    assert state_of(await alice.task("bob", task["id"])) == "canceled"
+    refused = await alice.error("bob", "SendMessage", send_params("again", contextId=task["contextId"]))
+    assert refused["code"] == -32004
+
+
+async def test_an_agent_that_leaves_owes_no_answer_any_more(alice: Peer, bob: Peer) -> None:
+    task = await alice.send("bob", "Still there?")
+    await bob.delete(f"sessions/{task['contextId']}/participants/bob")
+    assert state_of(await alice.task("bob", task["id"])) == "failed"
