@@ -24,7 +24,6 @@ from a2a.types import (
 from django.conf import settings
 from google.protobuf.json_format import MessageToDict
 
-from hub.a2a import pushes
 from sessions_app.models import Agent
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.selectors import online_names
@@ -60,7 +59,7 @@ def card_of(agent: Agent, public_url: str, *, extended: bool = False) -> AgentCa
         ],
         capabilities=AgentCapabilities(
             streaming=True,
-            push_notifications=pushes.supported(),
+            push_notifications=True,
             extended_agent_card=True,
             extensions=[
                 AgentExtension(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
 
 from a2a.types import TaskPushNotificationConfig
-from a2a.utils.errors import InvalidParamsError, PushNotificationNotSupportedError, TaskNotFoundError
-from django.apps import apps
-from django.utils.module_loading import import_string
+from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
+from django.db.models import QuerySet
 
+from hub.a2a.addresses import AddressRefused, check_url
+from hub.a2a.push.models import PushConfig
 from hub.a2a.tasks import TaskRef
 from hub.a2a.updates import position_of
 from sessions_app.db import utc_now, write_transaction
@@ -17,21 +17,8 @@ from sessions_app.db import utc_now, write_transaction
 MAX_CONFIGS = 20
 
 
-def supported() -> bool:
-    """Whether this hub delivers any: cards declare it only then."""
-    return apps.is_installed("hub.a2a.push")
-
-
-def _rows() -> Any:
-    if not supported():
-        raise PushNotificationNotSupportedError()
-    model: Any = apps.get_app_config("a2a_push").get_model("PushConfig")
-    return model.objects
-
-
 def check(config: TaskPushNotificationConfig) -> None:
     """Refuse what could not be kept, and addresses that the hub does not go to."""
-    _rows()
     for name, value, most in (
         ("url", config.url, 2048),
         ("id", config.id, 128),
@@ -41,16 +28,15 @@ def check(config: TaskPushNotificationConfig) -> None:
     ):
         if len(value) > most or not (value.isprintable() or not value):
             raise InvalidParamsError(f"{name} is one line of {most} characters at the most.", data={"field": name})
-    refused = import_string("hub.a2a.addresses.AddressRefused")
     try:
-        import_string("hub.a2a.addresses.check_url")(config.url)
-    except refused as error:
+        check_url(config.url)
+    except AddressRefused as error:
         raise InvalidParamsError(str(error), data={"field": "url"}) from None
 
 
 def save(ref: TaskRef, config: TaskPushNotificationConfig, protocol: str) -> TaskPushNotificationConfig:
     """Make or replace a configuration; what happened before is told to nobody."""
-    rows = _rows().filter(owner_id=ref.owner_pk, agent_id=ref.agent_pk, task_id=ref.task_id)
+    rows = PushConfig.objects.filter(owner_id=ref.owner_pk, agent_id=ref.agent_pk, task_id=ref.task_id)
     config_id = config.id or f"push-{secrets.token_hex(8)}"
     values = {
         "url": config.url,
@@ -94,11 +80,12 @@ def delete(ref: TaskRef, config_id: str) -> None:
         _mine(ref).filter(config_id=config_id).delete()
 
 
-def _mine(ref: TaskRef) -> Any:
-    return _rows().filter(owner_id=ref.owner_pk, agent_id=ref.agent_pk, task_id=ref.task_id).order_by("pk")
+def _mine(ref: TaskRef) -> QuerySet[PushConfig]:
+    mine = PushConfig.objects.filter(owner_id=ref.owner_pk, agent_id=ref.agent_pk, task_id=ref.task_id)
+    return mine.order_by("pk")
 
 
-def _shown(ref: TaskRef, row: Any) -> TaskPushNotificationConfig:
+def _shown(ref: TaskRef, row: PushConfig) -> TaskPushNotificationConfig:
     config = TaskPushNotificationConfig(id=row.config_id, task_id=ref.task_id, url=row.url, token=row.token)
     if row.scheme:
         config.authentication.scheme = row.scheme
