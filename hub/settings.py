@@ -255,6 +255,7 @@ HUB_EXECUTORS: dict[str, str] = {
     "planner": "traces_app.executors.planner.PlannerExecutor",
     "a2a": "hub.a2a.outbound.executor.RemoteAgent",
     "llm": "traces_app.executors.llm.executor.LlmExecutor",
+    "orchestrator": "traces_app.executors.orchestrator.executor.OrchestratorExecutor",
 }
 HUB_TALKING_EXECUTORS = ["llm", "orchestrator", "a2a"]  # whatever is said to such an agent is work: nobody else answers
 

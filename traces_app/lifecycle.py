@@ -216,6 +216,7 @@ def fail(
     *,
     said: str = "",
     stream_id: str | None = None,
+    relay: bool = False,
     notes: Sequence[Note] = (),
 ) -> bool:
     """End an attempt's trace as failed; False when this attempt runs no more. `said` is what it had told as `stream_id`."""
@@ -225,7 +226,14 @@ def fail(
         if not _noted(trace, claimed, notes, changes):
             return False
         return fail_locked(
-            trace, claimed.attempt, code, message, changes, place, result=interrupted(said, stream_id) if said else None
+            trace,
+            claimed.attempt,
+            code,
+            message,
+            changes,
+            place,
+            result=interrupted(said, stream_id) if said else None,
+            relay=relay,
         )
 
 
@@ -240,12 +248,13 @@ def fail_locked(
     where: Q | None = None,
     losses: int | None = None,
     result: Result | None = None,
+    relay: bool = False,
 ) -> bool:
     error = {"code": storable_text(code, 64) or "failed", "message": storable_text(message, 4000)}
     result = result or failed_text(trace.task, error["code"], error["message"])
     note = {} if losses is None else {"losses": losses}
     if not conclude(
-        trace, "fail", changes, place, result, error=storable(error), fence=attempt, where=where, note=note
+        trace, "fail", changes, place, result, error=storable(error), fence=attempt, where=where, note=note, relay=relay
     ):
         return False
     if losses is not None:

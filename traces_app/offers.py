@@ -11,12 +11,16 @@ import time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import Raw
+
+from sessions_app.context import turns
+from sessions_app.models import Delivery
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import Subscriber
 from traces_app.leases import DELEGATE, claimable, lease_seconds
-from traces_app.requests import history_of
+from traces_app.requests import history_of, told_history
 from traces_app.selectors import trace_view
 from traces_app.states import CREATED
 
@@ -116,7 +120,16 @@ def _offer_of(pk: int, attempt: int) -> str | None:
 
 
 def trace_run(trace: Any, attempt: int, context: dict[str, Any]) -> str:
-    """The `trace.run` frame."""
+    """The `trace.run` frame. One that a main agent called has its question, with the very parts of the delivery."""
+    delivery = Delivery.objects.filter(key=trace.public_id).first() if trace.called else None
+    question: dict[str, Any] = {}
+    if delivery is not None:
+        question["question"] = {
+            **turns.request_document(delivery),
+            "delivery_id": delivery.public_id,
+            "strategy": delivery.strategy,
+            "parts": Raw(delivery.parts.encode()),
+        }
     return encode(
         "trace.run",
         session_id=trace.session.public_id,
@@ -124,5 +137,6 @@ def trace_run(trace: Any, attempt: int, context: dict[str, Any]) -> str:
         attempt=attempt,
         lease_seconds=lease_seconds(DELEGATE),
         context=context,
-        history=history_of(trace),
+        history=history_of(trace) if delivery is None else told_history(delivery),
+        **question,
     )

@@ -30,12 +30,14 @@ class Completed:
 class Failed:
     """`code` is stable (`unsupported`, `not_found`, `outside_roots`, `timeout`, …); `message` is for the requester.
 
-    `said` is what was told as chunks before it broke off: then that is the message, marked `interrupted`.
+    `said` is what was told as chunks before it broke off: then that is the message, marked `interrupted`. `relay`: where
+    exactly one agent was called, what it said before it broke off is the message.
     """
 
     code: str
     message: str
     said: str = ""
+    relay: bool = False
 
 
 @dataclass(frozen=True, slots=True)

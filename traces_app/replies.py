@@ -38,26 +38,45 @@ def messages(trace: Trace, own: Draft, *, relay: bool) -> Iterator[Draft]:
     if not called:
         yield own
         return
-    round_ = Message.objects.filter(pk=trace.message_key).values_list("round", flat=True).first()
-    alone = relay and len(called) == 1
-    for child in called:
-        posted = _posted(child, own, round_)
+    waiting = [child for child in called if not _is_posted(child)]
+    alone = relay and len(called) == len(waiting) == 1
+    round_ = _round(trace)
+    for child in waiting:
+        draft = _draft(trace, child, round_)
         if alone:
-            posted.trace_id, posted.client_message_id = own.trace_id, own.client_message_id
-        yield posted
+            draft.trace_id, draft.client_message_id = own.trace_id, own.client_message_id
+        yield draft
     if not alone:
         yield dataclasses.replace(own, metadata=_with(own.metadata, round=round_))
 
 
-def _posted(child: Trace, own: Draft, round_: int | None) -> Draft:
+def messages_by_now(trace: Trace) -> Iterator[Draft]:
+    """The answers so far, when it is clear that there will be more: whoever is called next may be given them."""
+    round_ = _round(trace)
+    for child in answered(trace):
+        if not _is_posted(child):
+            child.reply = {**(child.reply or {}), "posted": True}
+            Trace.objects.filter(pk=child.pk).update(reply=child.reply)
+            yield _draft(trace, child, round_)
+
+
+def _is_posted(child: Trace) -> bool:
+    return bool((child.reply or {}).get("posted"))
+
+
+def _round(trace: Trace) -> int | None:
+    return Message.objects.filter(pk=trace.message_key).values_list("round", flat=True).first()
+
+
+def _draft(trace: Trace, child: Trace, round_: int | None) -> Draft:
     reply: dict[str, Any] = child.reply or {}
     return Draft(
-        session_pk=own.session_pk,
+        session_pk=trace.session_id,
         sender_pk=child.agent_id,
         content=reply["content"],
         kind="result",
         parts=dumps(reply["parts"]) if reply["parts"] else None,
-        reply_to=own.reply_to,
+        reply_to=trace.message_key,
         client_message_id=f"trace:{child.public_id}",
         metadata=dumps({**reply["metadata"], "round": round_, "called_as": child.public_id}),
         trace_id=child.public_id,

@@ -8,7 +8,8 @@ from django.conf import settings
 from django.db.models import F
 from django.db.models.functions import Left
 
-from sessions_app.models import Message, Participant
+from sessions_app.context import turns
+from sessions_app.models import Delivery, Message, Participant
 from traces_app.executors.contract import Request
 from traces_app.lifecycle import Claimed
 from traces_app.models import Trace, TraceEvent
@@ -25,7 +26,8 @@ def load_request(claimed: Claimed, deadline: float | None) -> tuple[Request, Not
     trace = Trace.objects.select_related("agent", "session", "requested_by").get(pk=claimed.pk)
     row = Message.objects.filter(pk=trace.message_key).values("kind", "parts", "metadata").first()
     message: dict[str, Any] = dict(row) if row is not None else {}
-    history = history_of(trace)
+    delivery = Delivery.objects.filter(key=trace.public_id).first() if trace.called else None
+    history = history_of(trace) if delivery is None else told_history(delivery)
     request = Request(
         trace_id=trace.public_id,
         session_id=trace.session.public_id,
@@ -42,6 +44,7 @@ def load_request(claimed: Claimed, deadline: float | None) -> tuple[Request, Not
         config=trace.agent.executor_config or {},
         continue_from=trace.continue_from,
         resumed=earlier(trace, claimed.attempt),
+        asked=turns.request_document(delivery) if delivery is not None else None,
         deadline=deadline,
     )
     injected = {
@@ -83,6 +86,14 @@ def history_of(trace: Trace) -> list[dict[str, Any]]:
         for row in reversed(rows)
     ]
     return talk + continued(trace.continue_from)
+
+
+def told_history(delivery: Delivery) -> list[dict[str, Any]]:
+    """For a called agent: its own history, then what is injected, each in its fence; the question itself is the task."""
+    return [
+        {"role": turn.role, "name": turn.agent_name, "content": turn.content}
+        for turn in turns.model_turns(delivery)[:-1]
+    ]
 
 
 def continued(source: dict[str, Any] | None, depth: int = 0) -> list[dict[str, Any]]:

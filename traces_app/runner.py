@@ -155,7 +155,13 @@ def _settle(attempt: Attempt, outcome: Outcome, stream_id: str | None, notes: Se
         return lifecycle.complete(claimed, outcome, stream_id=stream_id, notes=notes)
     if isinstance(outcome, Failed):
         return lifecycle.fail(
-            claimed, outcome.code, outcome.message, said=outcome.said, stream_id=stream_id, notes=notes
+            claimed,
+            outcome.code,
+            outcome.message,
+            said=outcome.said,
+            stream_id=stream_id,
+            relay=outcome.relay,
+            notes=notes,
         )
     if isinstance(outcome, NeedsInput):
         pending = {"kind": "question", "question": outcome.question, "schema": dict(outcome.schema)}

@@ -27,6 +27,15 @@ def close_trace(*, session_pk: int, trace_id: str, changes: Changes) -> bool:
     return live
 
 
+def open_trace(*, session_pk: int, trace_id: str, agent_id: str, changes: Changes) -> None:
+    """Note a trace that no message has opened: its agent owes something, too. Under the session's lock."""
+    turn = load_turn(lock_session(session_pk))
+    turn.open_traces[trace_id] = agent_id
+    turn.settle()
+    store_turn(session_pk, turn)
+    note_state(session_pk, changes)
+
+
 PREVIOUS_RESULTS = "previous_results"
 PREVIOUS_RESULTS_KEPT = 20
 

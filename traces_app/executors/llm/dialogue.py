@@ -82,7 +82,11 @@ class Dialogue:
         self._step = self.used.requests
 
     def tells(self) -> bool:
-        """Whether what the model says now goes to those who watch; a kind of dialogue may know better."""
+        """Whether what the model says goes to those who watch while it says it; a kind of dialogue may know better."""
+        return True
+
+    def tells_at_the_end(self) -> bool:
+        """Whether a last text that was held back is told after all."""
         return True
 
     def run(self) -> Said | Failed | NeedsApproval:
@@ -109,7 +113,7 @@ class Dialogue:
             except ModelFailed as error:
                 return Failed(error.code, error.message, self.text)
             if not step.calls:
-                if not step.text.strip() and not self.text.strip():
+                if not step.text.strip() and not self.text.strip() and self.tells_at_the_end():
                     return Failed("model_error", "The model said nothing.")
                 return Said(self.text, step.text)
             pending = step.calls
@@ -137,6 +141,9 @@ class Dialogue:
             step = ask_model(self._choice, messages, self._toolbox.definitions(), self._report, say)
         finally:
             self._report.flush()
+        if not told and not step.calls and self.tells_at_the_end():
+            self._said.append(step.text)
+            self._report.chunk(step.text)
         step = self._with_own_ids(step)
         self.used.requests += 1
         self.used.tokens += int(step.usage.get("input_tokens", 0) + step.usage.get("output_tokens", 0))

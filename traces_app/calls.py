@@ -1,0 +1,217 @@
+"""One trace calls other agents: each call is a trace of its own, with its context, its lease and its end.
+
+Whoever calls runs them in threads beside itself (a worker that waited for workers would wait for itself), or waits for the
+connected agent that took the offer. After a lost worker the same call finds the trace it began.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection
+
+from sessions_app.changes import unit_of_work
+from sessions_app.context import deliveries
+from sessions_app.context.deliveries import Reply
+from sessions_app.db import utc_now
+from sessions_app.models import Agent, Delivery
+from sessions_app.protocol.errors import NotFound
+from sessions_app.protocol.ids import new_trace_id
+from sessions_app.services.turns import open_trace
+from traces_app import replies
+from traces_app.asking import question_of
+from traces_app.executors.contract import Report
+from traces_app.leases import DELEGATE, HINT_SECONDS
+from traces_app.lifecycle import LockedSession
+from traces_app.models import Trace
+from traces_app.moves import Lost, first_event
+from traces_app.states import CANCELLED, COMPLETED, CREATED, FAILED, OPEN, RUNNING, TERMINAL
+
+AT_ONCE = 8
+LOOK_SECONDS = 0.05
+LOOK_AT_ROWS_SECONDS = 0.25
+Run = Callable[[int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A call: who is asked what, and what it takes along (`asking`: refs, model_refs, search, through)."""
+
+    agent_pk: int
+    agent_id: str
+    executor: str
+    query: str
+    asking: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What came of a call: the answer's text, or why there is none; both when it broke off in the middle.
+
+    `posted`: it is in the log already, under its agent's name.
+    """
+
+    agent_id: str
+    trace_id: str
+    text: str | None = None
+    error: dict[str, str] | None = None
+    posted: bool = False
+
+
+class Caller:
+    """The calls of one attempt of a trace; raises `Cancelled` (from the report) and `Lost`."""
+
+    def __init__(self, trace: Trace, attempt: int, report: Report, run: Run) -> None:
+        self._trace = trace
+        self._attempt = attempt
+        self._report = report
+        self._run = run
+        self._slots = threading.BoundedSemaphore(AT_ONCE)
+        self._taken: set[int] = set()
+
+    def call(self, wanted: Sequence[Wanted]) -> list[CallResult]:
+        """Call them all side by side, and wait for all."""
+        begun = [self._begin(each) for each in wanted]
+        while any(isinstance(each, _Call) and not each.over() for each in begun):
+            self._report.flush()
+            self._report.check()
+            time.sleep(LOOK_SECONDS)
+        return [each if isinstance(each, CallResult) else each.result() for each in begun]
+
+    def post_answers(self) -> None:
+        """Put what was answered so far into the log."""
+        with unit_of_work() as changes:
+            place = LockedSession(self._trace.session_id, changes)
+            self._hold()
+            if place.lives:
+                for draft in replies.messages_by_now(self._trace):
+                    place.post(draft)
+
+    def _begin(self, wanted: Wanted) -> _Call | CallResult:
+        known = self._known(wanted)
+        trace = known or Trace(
+            public_id=new_trace_id(),
+            session_id=self._trace.session_id,
+            message_key=self._trace.message_key,
+            message_sequence=self._trace.message_sequence,
+            agent_id=wanted.agent_pk,
+            requested_by_id=self._trace.agent_id,
+            executor=wanted.executor,
+            task=wanted.query,
+            parent_id=self._trace.pk,
+            in_line=False,
+            called=True,
+            asking=wanted.asking,
+            last_sequence=1,
+        )
+        # Before there is a trace to be run: whoever runs it finds the delivery, and a connected agent is offered it.
+        try:
+            delivery = deliveries.prepare(question_of(trace))
+        except NotFound:
+            return CallResult(wanted.agent_id, "", error={"code": "not_found", "message": "It takes no part any more."})
+        if known is None:
+            self._make(trace, wanted)
+        self._taken.add(trace.pk)
+        return _Call(trace, wanted, delivery, self._run if wanted.executor != DELEGATE else None, self._slots)
+
+    def _known(self, wanted: Wanted) -> Trace | None:
+        """The trace that an earlier attempt began for this very call."""
+        rows = Trace.objects.filter(
+            parent_id=self._trace.pk, called=True, agent_id=wanted.agent_pk, status__in=[*OPEN, COMPLETED]
+        )
+        same = (t for t in rows.order_by("id") if t.pk not in self._taken and t.task == wanted.query)
+        return next(same, None)
+
+    def _make(self, trace: Trace, wanted: Wanted) -> None:
+        with unit_of_work() as changes:
+            LockedSession(trace.session_id, changes)
+            self._hold()
+            now = utc_now()
+            trace.created_at = trace.changed_at = now
+            trace.next_hint_at = now + timedelta(seconds=HINT_SECONDS)
+            trace.save(force_insert=True)
+            first_event(trace, changes)
+            open_trace(session_pk=trace.session_id, trace_id=trace.public_id, agent_id=wanted.agent_id, changes=changes)
+
+    def results(self) -> list[CallResult]:
+        """What came of all calls of this trace so far, earlier attempts included, in the order in which they ended."""
+        ended = Trace.objects.filter(parent_id=self._trace.pk, called=True, status__in=TERMINAL).select_related("agent")
+        return [result_of(trace, trace.agent.agent_id) for trace in ended.order_by("ended_at", "id")]
+
+    def _hold(self) -> None:
+        """A parent that runs no more calls nobody."""
+        rows = Trace.objects.select_for_update().filter(pk=self._trace.pk, attempt=self._attempt, status=RUNNING)
+        if not rows.exists():
+            raise Lost()
+
+
+class _Call:
+    def __init__(
+        self, trace: Trace, wanted: Wanted, delivery: Delivery, run: Run | None, slots: threading.BoundedSemaphore
+    ) -> None:
+        self._trace = trace
+        self._wanted = wanted
+        self._delivery = delivery
+        self._run = run
+        self._slots = slots
+        self._thread: threading.Thread | None = None
+        self._looked = 0.0
+        self._start()
+
+    def _start(self) -> None:
+        if self._run is not None:
+            self._thread = threading.Thread(target=self._work, name=f"call-{self._trace.public_id}", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        assert self._run is not None
+        try:
+            with self._slots:
+                self._run(self._trace.pk)
+        finally:
+            connection.close()
+
+    def over(self) -> bool:
+        """Whether it has ended, whoever ran it. One that waited for an answer and got it is run again."""
+        if self._thread is not None and self._thread.is_alive():
+            return False
+        if self._thread is None and time.monotonic() - self._looked < LOOK_AT_ROWS_SECONDS:
+            return False
+        self._looked = time.monotonic()
+        self._trace.refresh_from_db()
+        if self._trace.status in TERMINAL:
+            return True
+        self._thread = None
+        if self._trace.status == CREATED:
+            self._start()
+        return False
+
+    def result(self) -> CallResult:
+        result = result_of(self._trace, self._wanted.agent_id)
+        # Executors that know of deliveries have settled them with their result; the others leave it to us.
+        if result.error is None:
+            reply = self._trace.reply or {}
+            deliveries.delivered(self._delivery, Reply(content=result.text or "", message_key=reply.get("key")))
+        else:
+            deliveries.failed(self._delivery, result.error["code"])
+        return result
+
+
+def result_of(trace: Trace, agent_id: str) -> CallResult:
+    """A called trace that has ended, as a call's result."""
+    reply = trace.reply or {}
+    text, posted = reply.get("content"), bool(reply.get("posted"))
+    if trace.status == COMPLETED:
+        return CallResult(agent_id, trace.public_id, text or "", posted=posted)
+    error = {"code": CANCELLED if trace.status == CANCELLED else FAILED, "message": "The call was cancelled."}
+    return CallResult(agent_id, trace.public_id, text, {**error, **(trace.error or {})}, posted)
+
+
+def runner_of(agent: Agent, takes_offers: bool) -> str | None:
+    """What runs a call to this agent, or None where nobody does."""
+    return agent.executor or (DELEGATE if takes_offers else None)

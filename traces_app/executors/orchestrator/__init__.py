@@ -1,0 +1,1 @@
+"""The executor `orchestrator`: the main agent of a session, which has its other agents answer."""
