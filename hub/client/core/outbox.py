@@ -61,6 +61,7 @@ class Outbox:
         self._open = False
         self._closed_at = 0.0
         self._http_not_before = 0.0
+        self._http_works = False
         self._on_socket = 0
         self._rate: float | None = None
         self._burst = 1.0
@@ -109,6 +110,7 @@ class Outbox:
     def socket_opened(self, now: float, *, per_second: float | None = None, burst: float | None = None) -> None:
         """The hub's limits come with its welcome: keeping to them ourselves keeps the order that a refusal would break."""
         self._open = True
+        self._http_works = False
         self._rate = per_second if per_second and per_second > 0 else None
         self._burst = max(1.0, burst or 1.0)
         self._tokens = self._burst
@@ -161,8 +163,7 @@ class Outbox:
             return batch
         for session in self._sessions.values():
             entry = next(iter(session.values()))
-            since = max(entry.added_at, self._closed_at)
-            if entry.where is Where.WAITING and entry.not_before <= now and now - since >= self.http_after:
+            if entry.where is Where.WAITING and entry.not_before <= now and self._http_at(entry) <= now:
                 self._sent(entry, Where.HTTP, now)
                 batch.append(entry)
         return batch
@@ -176,6 +177,7 @@ class Outbox:
             self._http_not_before = self._backoff.failed(now)
 
     def http_worked(self, now: float) -> None:
+        self._http_works = not self._open
         self._backoff.failures = 0
         self._http_not_before = 0.0
 
@@ -207,10 +209,13 @@ class Outbox:
                     if self._open and self._on_socket < self.in_flight_max:
                         times.append(max(entry.not_before, self._token_at(now)))
                     elif not self._open:
-                        since = max(entry.added_at, self._closed_at) + self.http_after
-                        times.append(max(since, entry.not_before, self._http_not_before))
+                        times.append(max(self._http_at(entry), entry.not_before, self._http_not_before))
                 break
         return min(times, default=None)
+
+    def _http_at(self, entry: Entry) -> float:
+        """When the socket has had its moment; it needs none more once HTTP has worked in its place."""
+        return self._closed_at if self._http_works else max(entry.added_at, self._closed_at) + self.http_after
 
     def _take_token(self, now: float) -> bool:
         if self._rate is None:

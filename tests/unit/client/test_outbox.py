@@ -65,6 +65,24 @@ def test_http_waits_a_moment_for_a_socket_and_takes_one_of_each_session() -> Non
     assert keys(box.for_http(1.0)) == ["b"]
 
 
+def test_once_http_has_worked_the_next_ones_do_not_wait_for_a_socket_again() -> None:
+    box = outbox(http_after=1.0)
+    box.socket_opened(0.0)
+    box.socket_lost(10.0)
+    put(box, "a", now=10.0)
+    assert keys(box.for_http(11.0)) == ["a"]
+    box.remove("a")
+    box.http_worked(11.1)
+    put(box, "b", now=11.2)
+    assert keys(box.for_http(11.2)) == ["b"]
+    box.socket_opened(12.0)
+    box.remove("b")
+    box.http_worked(12.1)  # an answer from before the socket was back
+    box.socket_lost(13.0)
+    put(box, "c", now=13.0)
+    assert box.for_http(13.5) == [], "a new loss: the socket gets its moment again"
+
+
 def test_while_http_has_the_oldest_the_socket_gets_nothing_of_that_session() -> None:
     box = outbox(http_after=0.0)
     put(box, "a")
