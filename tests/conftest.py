@@ -20,7 +20,7 @@ HubFactory = Callable[..., Hub]
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 HUBS = pytest.StashKey[list[Hub]]()
 DATABASE_FIXTURES = {"db", "transactional_db", "django_db_reset_sequences", "django_db_serialized_rollback"}
-PROCESS_FIXTURES = {"backend", "hub_factory", "live_hub", "redis_server", "postgres_server"}
+PROCESS_FIXTURES = {"backend", "backends", "hub_factory", "live_hub", "redis_server", "postgres_server"}
 
 # A test on a busy machine is slow, not wrong; in CI the examples are the same at each run.
 hypothesis.settings.register_profile("hub", deadline=None, derandomize=IN_CI)

@@ -45,6 +45,7 @@ class A2ASessionClient(Calls):
     queue: messages held per session and messages on their way; beyond, senders wait and sessions are read later.
     parallel: sessions whose handlers run at the same time (within one session they run in order).
     max_attempts: give a message up after so many failures of its handler (never, by default).
+    reconnect_cap: the longest pause before a new attempt to connect; what many clients of one hub spread over.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class A2ASessionClient(Calls):
         timeout: float = 30.0,
         retry_for: float = 60.0,
         send_timeout: float | None = 60.0,
+        reconnect_cap: float = 20.0,
         close_grace: float = 5.0,
     ) -> None:
         super().__init__(base_url, agent_id, api_key, timeout=timeout, retry_for=retry_for)
@@ -76,6 +78,7 @@ class A2ASessionClient(Calls):
             parallel=parallel,
             parallel_traces=parallel_traces,
             max_attempts=max_attempts,
+            reconnect_cap=reconnect_cap,
         )
         self._starting: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

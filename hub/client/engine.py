@@ -13,6 +13,7 @@ from typing import Any
 
 from hub.client.address import Address
 from hub.client.asks import Ask, Asks
+from hub.client.core.backoff import Backoff
 from hub.client.core.link import Link
 from hub.client.dispatch import Dispatcher, handling
 from hub.client.errors import ClientClosed, ClientError, HubError, NotFound, SessionClosed, Unreachable
@@ -65,6 +66,7 @@ class Engine:
         parallel: int,
         parallel_traces: int,
         max_attempts: int | None,
+        reconnect_cap: float,
     ) -> None:
         self.address = address
         self.agent_id = agent_id
@@ -86,6 +88,7 @@ class Engine:
         self.requests = Requests()
         self.runs = TraceRuns(self.requests, self._wake, parallel=parallel_traces)
         self._api_key = api_key
+        self._reconnect_cap = reconnect_cap
         self._rest = rest
         self._journal = journal
         self._socket: Socket | None = None
@@ -107,7 +110,7 @@ class Engine:
             await self._journal.open(self.address.http, self.agent_id)
         await self.sender.start(self._journal)
         await self.dispatcher.start(self._journal)
-        link = Link()
+        link = Link(backoff=Backoff(cap=self._reconnect_cap))
         self._socket = Socket(link, self, self._url, self._api_key, loopback=self.address.loopback)
         self._socket_task = asyncio.create_task(self._run_socket(self._socket), name="hub agent socket")
 
@@ -234,7 +237,8 @@ class Engine:
         def url() -> str:
             return self.address.socket(session_id, ack="manual", batch=1)
 
-        socket = Socket(Link(only_session=session_id), self, url, self._api_key, loopback=self.address.loopback)
+        link = Link(only_session=session_id, backoff=Backoff(cap=self._reconnect_cap))
+        socket = Socket(link, self, url, self._api_key, loopback=self.address.loopback)
 
         async def run() -> None:
             await socket.run()

@@ -55,8 +55,8 @@ class Proxy:
             back, onward = await asyncio.open_connection("127.0.0.1", self.target)
             self._writers.add(onward)
             await asyncio.gather(_pump(reader, onward), _pump(back, writer))
-        except OSError:
-            pass  # the target is down, or we were cut: the client sees a closed connection
+        except (OSError, asyncio.CancelledError):
+            pass  # the target is down, or we were cut or closed: the client sees a closed connection
         finally:
             for end in (writer, onward):
                 if end is not None:

@@ -9,7 +9,8 @@ from hub.client import A2ASessionClient, Message
 
 async def main() -> None:
     state = Path(os.environ["STATE"])
-    client = A2ASessionClient(os.environ["HUB_URL"], "worker", os.environ["HUB_API_KEY"], state=state)
+    url, key = os.environ["HUB_URL"], os.environ["HUB_API_KEY"]
+    client = A2ASessionClient(url, "worker", key, state=state, reconnect_cap=1.0)
     seen = Path(os.environ["SEEN"])
 
     @client.on_message
