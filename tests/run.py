@@ -38,7 +38,7 @@ def pytest_on_postgres(arguments: Sequence[str]) -> int:
     """Pytest with `DATABASE_URL` and `REDIS_URL` of services that live as long as it; may raise `Missing`."""
     with (
         tempfile.TemporaryDirectory(prefix="hub-redis-") as directory,
-        PostgresServer() as postgres,
+        PostgresServer(durable=False) as postgres,
         RedisServer(Path(directory)) as redis,
     ):
         env = {"DATABASE_URL": postgres.create_database("hub"), "REDIS_URL": redis.url_of(0)}

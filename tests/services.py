@@ -61,17 +61,20 @@ class RedisServer(Process):
 
 
 class PostgresServer(Process):
-    """A PostgreSQL cluster with fsync on and trust authentication on the loopback address, as the user `hub`.
+    """A PostgreSQL cluster with trust authentication on the loopback address, as the user `hub`.
+
+    With fsync on, unless `durable` is false: then a crash may lose it all, which costs a test nothing that kills nothing.
 
     The server refuses to run as root; then it runs as `postgres` or `nobody` and owns its directory.
     """
 
-    def __init__(self, *, port: int | None = None, max_connections: int = 200) -> None:
+    def __init__(self, *, port: int | None = None, max_connections: int = 200, durable: bool = True) -> None:
         # Not under pytest's directory: that one is closed to the other user.
         directory = Path(tempfile.mkdtemp(prefix="hub-postgres-"))
         super().__init__("postgres", directory=directory)
         self.port = port or free_port()
         self.max_connections = max_connections
+        self.durable = durable
         self.data = directory / "data"
         self._programs = postgres_programs()
         if (uid := self.user()) is not None:
@@ -96,7 +99,7 @@ class PostgresServer(Process):
             self._initialise()
         return (
             str(self._programs / "postgres"), "-D", str(self.data), "-p", str(self.port), "-h", LOOPBACK,
-            "-k", str(self.directory), "-c", "fsync=on",
+            "-k", str(self.directory), "-c", f"fsync={'on' if self.durable else 'off'}",
             "-c", f"max_connections={self.max_connections}", "-c", "log_min_messages=warning",
         )  # fmt: skip
 
