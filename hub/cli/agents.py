@@ -14,7 +14,7 @@ import typer
 from hub.cli.app import AsJson, Run
 from hub.cli.command import Command, Feed
 from hub.cli.screen import Screen, one_line
-from hub.client import A2ASessionClient, Message
+from hub.client import A2ASessionClient, Message, TraceRun
 
 log = logging.getLogger("hub.cli")
 
@@ -129,7 +129,8 @@ def workspace(
 ) -> None:
     """Be the agent that knows a project: it names its modules, analyses the one that is asked for, gives details.
 
-    It reads inside --root only, and runs nothing. It answers in the language that it is asked in (Chinese or English).
+    It reads inside --root only, and runs nothing. It takes messages and delegated traces alike, and answers in the
+    language that it is asked in (Chinese or English).
 
     Example: `hub agent workspace --root .`, and elsewhere `hub chat terminal-agent-456`.
     """
@@ -149,6 +150,16 @@ def workspace(
             if answer:
                 await client.reply(message, answer)
                 this.screen.note(f"{message.sender} [{message.sequence}] {one_line(message.content, 60)}")
+
+        @client.run_traces
+        async def execute(work: TraceRun) -> str:
+            # What is to be executed comes here instead: the hub cannot see this directory.
+            asked = one_line(work.task, 100)
+            await work.goal("answer", asked, status="running")
+            answer = await asyncio.to_thread(guide.answer, work.session_id, work.task)
+            await work.goal("answer", asked, status="done")
+            this.screen.note(f"{work.trace_id}: {asked}")
+            return answer or guide.help(work.task)
 
         await serve(this, client, str(root.resolve()))
 

@@ -87,6 +87,14 @@ class Guide:
             except WorkspaceError as error:
                 return f"{PROBLEM[language]}{error}"
 
+    def help(self, text: str) -> str:
+        """What this agent can be asked for, in the language of `text`."""
+        with self._lock:
+            return self._help(self._scan(), language_of(text))
+
+    def _help(self, project: Project, language: Language) -> str:
+        return f"{HELP[language]}\n{report.question(project, language)}"
+
     def _reply(self, talk: Talk, text: str, language: Language) -> str | None:
         if (found := _READ.search(text)) is not None:
             return report.file_text(read_file(self._roots, found[1], Budget(SECONDS), 1, SHOWN_LINES), language)
@@ -113,7 +121,7 @@ class Guide:
         if talk.helped:
             return None  # two agents that do not understand each other must not go on for ever
         talk.helped = True
-        return f"{HELP[language]}\n{report.question(project, language)}"
+        return self._help(project, language)
 
     def _scan(self) -> Project:
         if self._project is None or time.monotonic() - self._scanned_at > FRESH_SECONDS:

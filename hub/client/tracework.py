@@ -53,11 +53,24 @@ class TraceRun:
         self._runs = runs
 
     async def event(self, type: str, **data: Any) -> None:
-        """Write an event into the trace's log (`message`, `tool_call`, `tool_result`, `goal`, `artifact`, `log`, …).
+        """Write an event into the trace's log (`message`, `artifact`, `context`, `usage`, and those below by name).
 
         Raises `Conflict` when the lease was lost to another attempt: stop then.
         """
         await self._runs.call(self, "trace.event", event={"type": type, "data": data})
+
+    async def goal(self, goal_id: str, title: str, *, status: str = "open", parent_id: str | None = None) -> None:
+        """Add or change a goal: `open`, `running`, `done`, `failed` or `cancelled`."""
+        await self.event("goal", goal_id=goal_id, title=title, status=status, parent_id=parent_id)
+
+    async def tool_call(self, call_id: str, name: str, arguments: dict[str, Any]) -> None:
+        await self.event("tool_call", call_id=call_id, name=name, arguments=arguments)
+
+    async def tool_result(self, call_id: str, name: str, result: Any = None, *, error: Any = None) -> None:
+        await self.event("tool_result", call_id=call_id, name=name, ok=error is None, result=result, error=error)
+
+    async def log(self, text: str, *, level: str = "info") -> None:
+        await self.event("log", level=level, text=text)
 
     def chunk(self, text: str) -> None:
         """Show a piece of text that is being written; best effort."""

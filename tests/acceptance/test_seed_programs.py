@@ -13,28 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from hub.client import NotFound
+from hub.client import Message
 from hub.client.calls import Calls
-from tests.hubs import Backend, Hub
+from tests.acceptance.conftest import embedded_hub
+from tests.hubs import Backends, Hub
 from tests.processes import ROOT, clean_environment
-from tests.services import HubProcess
-
-pytestmark = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
 
-@pytest.fixture
-def serve(backend: Backend) -> Iterator[Hub]:
-    """The embedded hub: web process and worker under one command."""
-    hub = Hub(backend, backend.env)
-    hub.add_web(argv=(*HubProcess.SERVE, "--data", str(backend.directory)))
-    yield hub
-    hub.stop()
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real little project with a module called core."""
-    root = tmp_path / "project"
+    root = tmp_path_factory.mktemp("project")
     for name, files in {
         "core": {
             "__init__.py": "",
@@ -45,10 +34,16 @@ def project(tmp_path: Path) -> Path:
         "api": {"__init__.py": "from core import views\n"},
         "utils": {"__init__.py": "X = 1\n"},
     }.items():
-        (root / name).mkdir(parents=True)
+        (root / name).mkdir()
         for file, text in files.items():
             (root / name / file).write_text(text)
     return root
+
+
+@pytest.fixture(scope="module")
+def embedded(backends: Backends, project: Path) -> Iterator[Hub]:
+    """As `make run DIR=…` starts it: what nobody else executes, the hub's own planner does, and may read the project."""
+    yield from embedded_hub(backends, "--root", str(project))
 
 
 @contextlib.asynccontextmanager
@@ -79,68 +74,132 @@ async def eventually(condition: Callable[[], Awaitable[bool]], timeout: float = 
             await asyncio.sleep(0.1)
 
 
-async def until_said(calls: Calls, session_id: str, count: int) -> list[tuple[str, str]]:
-    """The first `count` chat messages, when they are there."""
-    async with asyncio.timeout(60):
-        while True:
-            said = [
-                (m.sender, m.content) async for m in calls.history(session_id) if m.kind not in ("system", "result")
-            ]
-            if len(said) >= count:
-                return said
-            await asyncio.sleep(0.1)
+CLOUD, TERMINAL, HUB = "cloud-agent", "terminal-agent-456", "hub"
+OPENING, DETAILS = "请分析本地项目", "是的，请详细说明架构设计和关键组件"
 
 
-@pytest.mark.parametrize("executes", [False, True])
-async def test_both_programs_hold_the_seeds_conversation(serve: Hub, project: Path, executes: bool) -> None:
-    # The hub has made both on its first start; these are further keys of theirs.
-    terminal_key, cloud_key = (
-        str(json.loads(serve.manage("agent", "key", name, "--json"))["api_key"])
-        for name in ("terminal-agent-456", "cloud-agent-123")
-    )
-    calls = Calls(serve.url, "cloud-agent-123", cloud_key)
-    where = {"HUB_URL": serve.url}
-    terminal = program(
-        *("-m", "tests.acceptance.programs.seed_terminal"),
-        env=where | {"HUB_API_KEY": terminal_key, "PROJECT": str(project)},
-    )
-    cloud = program(
-        *("-m", "tests.acceptance.programs.seed_cloud"),
-        env=where | {"HUB_API_KEY": cloud_key, "EXECUTE": "1" if executes else "0"},
-    )
-    async with terminal, cloud as cloud_process:
+@pytest.fixture(scope="module")
+def keys(embedded: Hub) -> dict[str, str]:
+    """Keys of the seed's two agents; the second was made by the hub on its first start."""
+    terminal = json.loads(embedded.manage("agent", "key", TERMINAL, "--json"))
+    return {CLOUD: embedded.create_agent(CLOUD), TERMINAL: terminal["api_key"]}
 
-        async def begun() -> bool:
-            return bool(await calls.sessions())
 
-        await eventually(begun)
-        session_id = (await calls.sessions())[0].session_id
-        said = await until_said(calls, session_id, 6)
-        assert [sender for sender, _ in said] == ["cloud-agent-123", "terminal-agent-456"] * 3
-        assert [text for _, text in said[:4]] == [
-            "请分析本地项目",
-            "我看到有3个模块：core, api, utils，你想重点分析哪个？",
-            "重点分析core模块",
-            "core模块使用了roles架构，需要我详细说明吗？",
-        ]
-        assert said[4][1] == "是的，请详细说明架构设计和关键组件"
-        assert said[5][1] == "详细架构：\nOrder core/models.py:1"
-        if executes:
-            try:
-                await calls.traces(session_id)
-            except NotFound:
-                pytest.skip("this hub has no traces yet")
+class Talk:
+    """The session that a program began, as the cloud agent reads it."""
 
-            async def executed() -> bool:
-                return bool([m async for m in calls.history(session_id) if m.kind == "result"])
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+        self.session_id = ""
 
-            await eventually(executed)
-        await calls.end_session(session_id)
-        out, err = await asyncio.wait_for(cloud_process.communicate(), 30)
-        assert cloud_process.returncode == 0
-        assert out.decode().splitlines()[-1] == "ended: completed"
-        assert err == b""
+    async def begun(self, known: set[str]) -> None:
+        """Until a session is there that was not known."""
+
+        async def there() -> bool:
+            self.session_id = next((s.session_id for s in await self.calls.sessions() if s.session_id not in known), "")
+            return bool(self.session_id)
+
+        await eventually(there)
+
+    async def said(self, count: int) -> list[tuple[str, str]]:
+        """What the two agents have said, when so many messages are there; what the hub did and said is left out."""
+        found: list[Message] = []
+
+        async def enough() -> bool:
+            found[:] = [m async for m in self.calls.history(self.session_id) if m.sender != HUB]
+            return len(found) >= count
+
+        await eventually(enough)
+        return [(message.sender, message.content) for message in found]
+
+    async def result(self) -> Message:
+        """The result of what the cloud program wanted to have executed."""
+        found: list[Message] = []
+
+        async def there() -> bool:
+            found[:] = [m async for m in self.calls.history(self.session_id) if m.kind == "result"]
+            return bool(found) and found[-1].reply_to == (await self.sent(DETAILS)).message_id
+
+        await eventually(there)
+        return found[-1]
+
+    async def sent(self, text: str) -> Message:
+        return next(iter([m async for m in self.calls.history(self.session_id) if m.content == text]))
+
+
+@contextlib.asynccontextmanager
+async def talk_of(serve: Hub, keys: dict[str, str], terminal: tuple[str, ...], project: Path) -> AsyncIterator[Talk]:
+    """The seed's cloud program and a terminal agent at work; in the end the session is closed and the program with it."""
+    calls = Calls(serve.url, CLOUD, keys[CLOUD])
+    known = {session.session_id for session in await calls.sessions()}
+    there = {"HUB_URL": serve.url, "HUB_API_KEY": keys[TERMINAL], "PROJECT": str(project)}
+    here = {"HUB_URL": serve.url, "HUB_API_KEY": keys[CLOUD]}
+
+    async def at_work(wanted: bool) -> bool:
+        return (await calls.agent(TERMINAL)).online is wanted
+
+    async with contextlib.AsyncExitStack() as stack:
+        await eventually(lambda: at_work(False))
+        await stack.enter_async_context(program(*terminal, env=there))
+        await eventually(lambda: at_work(True))
+        cloud = await stack.enter_async_context(program("-m", SEED, "cloud", env=here))
+        talk = Talk(calls)
+        await talk.begun(known)
+        yield talk
+        await calls.end_session(talk.session_id)
+        _, err = await asyncio.wait_for(cloud.communicate(), 30)
+        assert (cloud.returncode, err.decode()) == (0, "")
     await calls.rest.aclose()
+
+
+SEED = "tests.acceptance.programs.seed"
+
+
+async def test_both_programs_of_the_seed_run_as_they_are_written(
+    serve: Hub, keys: dict[str, str], project: Path
+) -> None:
+    """The seed's cloud program waits for 哪个模块, which its terminal agent never says in one word ("你想重点分析哪个？").
+
+    So a person says that one line, in the cloud agent's name, and notes the module in the session's context, where the
+    hub's planner looks for it; all the rest the two programs say to each other.
+    """
+    async with talk_of(serve, keys, ("-m", SEED, "terminal"), project) as talk:
+        assert await talk.said(2) == [
+            (CLOUD, OPENING),
+            (TERMINAL, "我看到有3个模块：core, api, utils，你想重点分析哪个？"),
+        ]
+        await talk.calls.update_context(talk.session_id, {"focus_module": "core"})
+        me = {"HUB_URL": serve.url, "HUB_API_KEY": keys[CLOUD]}
+        async with program(
+            "-m", "hub.cli", "send", talk.session_id, "重点分析core模块", "--no-execute", env=me
+        ) as person:
+            assert await asyncio.wait_for(person.wait(), 30) == 0
+        said = await talk.said(6)
+        assert said[2:] == [
+            (CLOUD, "重点分析core模块"),
+            (TERMINAL, "core模块使用了roles架构，需要我详细说明吗？"),
+            (CLOUD, DETAILS),
+            (TERMINAL, "详细架构：\nOrder core/models.py:1"),
+        ]
+        result = await talk.result()
+        assert result.sender == HUB, "the seed's terminal agent executes nothing; the hub's own planner did"
+        assert "core/models.py:1" in result.content
+
+
+async def test_the_cloud_program_of_the_seed_and_our_terminal_agent_need_nobody(
+    serve: Hub, keys: dict[str, str], project: Path
+) -> None:
+    terminal = ("-m", "hub.cli", "agent", "workspace", "--root", str(project))
+    async with talk_of(serve, keys, terminal, project) as talk:
+        said = await talk.said(5)
+        assert [who for who, _ in said[:5]] == [CLOUD, TERMINAL, CLOUD, TERMINAL, CLOUD]
+        assert said[1][1].splitlines()[-1].startswith("我看到有3个模块：core, api, utils，你想重点分析哪个？")
+        assert said[2][1] == "重点分析core模块"
+        assert said[3][1].endswith("需要我详细说明吗？")
+        assert said[4][1] == DETAILS
+        result = await talk.result()
+        assert result.sender == TERMINAL, "delegated: the one with the directory does the work"
+        assert "core/models.py:1" in result.content
 
 
 async def test_a_newcomer_gets_an_answer_with_the_command_alone(serve: Hub, project: Path, tmp_path: Path) -> None:
