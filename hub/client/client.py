@@ -335,7 +335,7 @@ class A2ASessionClient(Calls):
         """Send and wait for the answer, which is then not given to `on_message`. `TimeoutError` when none came in time."""
         async with asyncio.timeout(timeout), self._asking(session_id, to) as ask:
             await self._send_ask(ask, content, to, options)
-            return await self._engine.answer(ask)
+            return await self._engine.waits.answer(ask)
 
     async def stream(
         self,
@@ -352,7 +352,7 @@ class A2ASessionClient(Calls):
             ask.streaming = True
             async with asyncio.timeout(timeout):
                 await self._send_ask(ask, content, to, options)
-            answer = asyncio.create_task(self._engine.answer(ask))
+            answer = asyncio.create_task(self._engine.waits.answer(ask))
             try:
                 async for piece in chunks_then_answer(ask, answer, deadline):
                     yield piece
@@ -384,7 +384,7 @@ class A2ASessionClient(Calls):
         self, ask: Ask, content: str | None, to: str | Sequence[str] | None, options: dict[str, Any]
     ) -> None:
         sent = await self.send_message(ask.session_id, content, to=to, wait_for_response=True, timeout=None, **options)
-        self._engine.asked(ask, sent.message_id, sent.sequence, sent.kind, sent.trace_id)
+        self._engine.waits.asked(ask, sent.message_id, sent.sequence, sent.kind, sent.trace_id)
 
     def send_chunk(self, session_id: str, stream_id: str, text: str) -> None:
         """Show a piece of text that is being written; best effort, dropped while there is no connection."""
@@ -396,10 +396,10 @@ class A2ASessionClient(Calls):
         """Wait until the session has ended (completed or timed out) and its messages were handled; the ended session."""
         await self._ensure()
         async with asyncio.timeout(timeout):
-            session = await self._engine.ended(session_id)
+            session = await self._engine.waits.ended(session_id)
             now = handling.get()
             if now is None or now.session_id != session_id:
-                await self._engine.handled(session)
+                await self._engine.waits.handled(session)
             return session
 
     async def close_session(self, session_id: str, reason: str | None = None) -> Session:

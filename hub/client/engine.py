@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from hub.client.address import Address
-from hub.client.asks import Ask, Asks
+from hub.client.asks import Asks
 from hub.client.core.backoff import Backoff
 from hub.client.core.link import Link
 from hub.client.dispatch import Dispatcher, handling
-from hub.client.errors import ClientClosed, ClientError, HubError, NotFound, SessionClosed, Unreachable
+from hub.client.errors import ClientClosed, ClientError, HubError
 from hub.client.frames import (
     Ack,
     Chunk,
@@ -27,7 +27,6 @@ from hub.client.frames import (
     Read,
     ReplayComplete,
     ServerFrame,
-    Session,
     SessionUnread,
     SessionUpdate,
     TraceOffer,
@@ -41,13 +40,13 @@ from hub.client.rest import Rest, segment
 from hub.client.sending import Sender
 from hub.client.socket import Socket
 from hub.client.tracework import TraceHandler, TraceRuns
+from hub.client.waits import Waits
 from hub.client.watchers import Watchers
 from hub.client.wire import encode
 
 log = logging.getLogger("hub.client")
 
 ConnectionHandler = Callable[[str, BaseException | None], Awaitable[Any] | Any]
-LOOK_SECONDS = 30.0
 ACK_ID = "ack:"
 
 
@@ -96,6 +95,7 @@ class Engine:
         self._attached: dict[str, tuple[Socket, asyncio.Task[None]]] = {}
         self._kept: set[asyncio.Task[Any]] = set()
         self.watchers = Watchers()
+        self.waits = Waits(rest, self.dispatcher, self.asks, self.watchers, error=lambda: self.error)
         self._connected = asyncio.Event()
         self._over: asyncio.Future[None] | None = None
 
@@ -370,72 +370,9 @@ class Engine:
         messages = [read(Message, value) for value in page["messages"]]
         return messages, bool(page.get("has_more")), int(page.get("last_sequence") or 0)
 
-    # --- waiting ---
-
     def session_ended(self, session_id: str) -> None:
         self.dispatcher.ended(session_id)
         self.watchers.nudge(session_id)
-
-    async def ended(self, session_id: str) -> Session:
-        """Until the session has ended. A frame only tells when to look; what counts is the hub's row."""
-        with self.watchers.watch(session_id) as nudged:
-            while True:
-                if self.error is not None:
-                    raise self.error
-                nudged.clear()
-                with contextlib.suppress(Unreachable):
-                    session = read(Session, await self._rest.get(f"sessions/{segment(session_id)}"))
-                    if session.ended:
-                        return session
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await nudged.wait()
-
-    async def handled(self, session: Session, *, seconds: float = 30.0) -> None:
-        """Until the messages of an ended session were handled; not when nobody would, and not for ever."""
-        inbox = self.dispatcher.inboxes.get(session.session_id)
-        if inbox is not None and inbox.position is not None:
-            self.dispatcher.replayed(ReplayComplete(session_id=session.session_id, sequence=session.last_sequence))
-        deadline = time.monotonic() + seconds
-        while not self.dispatcher.handled(session.session_id) and time.monotonic() < deadline:
-            worker = self.dispatcher.worker_of(session.session_id)
-            if worker is not None:
-                await asyncio.wait({worker}, timeout=1.0)
-            else:
-                await asyncio.sleep(0.02)
-
-    def asked(self, ask: Ask, message_id: str | None, sequence: int, kind: str | None, trace_id: str | None) -> None:
-        self.asks.sent(ask, message_id=message_id, sequence=sequence, kind=kind, trace_id=trace_id)
-        self.dispatcher.settle(ask.session_id)
-
-    async def answer(self, ask: Ask) -> Message:
-        """Until the answer is here.
-
-        The hub is asked now and then, after a reconnect and when the session ends: it has the last word.
-        """
-        path = f"sessions/{segment(ask.session_id)}/messages/{segment(ask.message_id or '')}/response"
-        while True:
-            nudge = asyncio.ensure_future(ask.nudged.wait())
-            either: set[asyncio.Future[Any]] = {nudge, ask.answer}
-            try:
-                await asyncio.wait(either, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                nudge.cancel()
-            if ask.answer.done():
-                return ask.answer.result()
-            if self.error is not None:
-                raise self.error
-            ask.nudged.clear()
-            try:
-                found = await self._rest.get(path, timeout=0)
-            except (Unreachable, NotFound):
-                continue
-            if found.get("status") == "answered":
-                message = read(Message, found["response"])
-                self.asks.take(message)
-                return message
-            if found.get("status") == "ended":
-                raise SessionClosed("The session ended before an answer came.", session_id=ask.session_id)
 
     @contextlib.asynccontextmanager
     async def once(self, message: Message) -> AsyncIterator[sqlite3.Connection]:
