@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
 
 from sessions_app.changes import unit_of_work
@@ -110,10 +111,14 @@ class Caller:
             last_sequence=1,
         )
         # Before there is a trace to be run: whoever runs it finds the delivery, and a connected agent is offered it.
-        try:
-            delivery = deliveries.prepare(question_of(trace))
-        except NotFound:
-            return CallResult(wanted.agent_id, "", error={"code": "not_found", "message": "It takes no part any more."})
+        # Executors that talk know of deliveries, and make and settle their own.
+        delivery = None
+        if wanted.executor not in settings.HUB_TALKING_EXECUTORS:
+            try:
+                delivery = deliveries.prepare(question_of(trace))
+            except NotFound:
+                error = {"code": "not_found", "message": "It takes no part any more."}
+                return CallResult(wanted.agent_id, "", error=error)
         if known is None:
             self._make(trace, wanted)
         self._taken.add(trace.pk)
@@ -152,7 +157,12 @@ class Caller:
 
 class _Call:
     def __init__(
-        self, trace: Trace, wanted: Wanted, delivery: Delivery, run: Run | None, slots: threading.BoundedSemaphore
+        self,
+        trace: Trace,
+        wanted: Wanted,
+        delivery: Delivery | None,
+        run: Run | None,
+        slots: threading.BoundedSemaphore,
     ) -> None:
         self._trace = trace
         self._wanted = wanted
@@ -193,7 +203,8 @@ class _Call:
 
     def result(self) -> CallResult:
         result = result_of(self._trace, self._wanted.agent_id)
-        # Executors that know of deliveries have settled them with their result; the others leave it to us.
+        if self._delivery is None:
+            return result
         if result.error is None:
             reply = self._trace.reply or {}
             deliveries.delivered(self._delivery, Reply(content=result.text or "", message_key=reply.get("key")))
