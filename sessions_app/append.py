@@ -32,7 +32,8 @@ from sessions_app.turn import WORK_KINDS, Heard, Turn, closed_questions
 class Draft:
     """A checked message that wants to be stored. `parts`, `metadata` are JSON text; `key` is its id, chosen already.
 
-    `work` is for the hooks alone: what the door knows of the work that is asked for.
+    `work` is for the hooks alone: what the door knows of the work that is asked for. `ends_trace` names the
+    trace that is open no more once this is stored.
     """
 
     session_pk: int
@@ -50,6 +51,7 @@ class Draft:
     context_refs: list[int] = field(default_factory=list)
     trace_id: str | None = None
     work: dict[str, Any] | None = None
+    ends_trace: str | None = None
     key: int = field(default_factory=message_keys.next)
 
 
@@ -190,6 +192,8 @@ class _Batch:
             )
             for hook in append_hooks():
                 hook(entry)
+        if draft.ends_trace is not None:
+            ledger.turn.open_traces.pop(draft.ends_trace, None)
         sender = member.agent_id if member else self._name_of(draft.sender_pk)
         stored = Stored(self._number(draft, sender, ledger))
         if draft.client_message_id is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from django.db import connection
 
-from sessions_app.db import is_outage
+from sessions_app.db import is_outage, on_postgres
 from traces_app import leases
 from traces_app.lifecycle import Claimed
 
@@ -53,6 +53,7 @@ class Attempts:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread_pid = 0
+        self._look_at = 0.0
 
     def add(self, attempt: Attempt) -> None:
         with self._lock:
@@ -60,8 +61,10 @@ class Attempts:
                 self._thread_pid = os.getpid()
                 self._running.clear()
                 threading.Thread(target=self._keep, name="hub-leases", daemon=True).start()
+            first = not self._running
             self._running[(attempt.claimed.pk, attempt.claimed.attempt)] = attempt
-        self._wake.set()
+        if first:
+            self._wake.set()
 
     def remove(self, attempt: Attempt) -> None:
         with self._lock:
@@ -75,6 +78,7 @@ class Attempts:
     def look_now(self) -> None:
         """The database has changed: perhaps somebody was cancelled."""
         if self._running:
+            self._look_at = 0.0
             self._wake.set()
 
     def release_all(self) -> None:
@@ -91,13 +95,18 @@ class Attempts:
             self._wake.wait(LOOK_SECONDS if self._running else None)
             self._wake.clear()
             running = self.running
-            if running:
-                try:
-                    self._look(running)
-                except Exception as error:
-                    if not is_outage(error):
-                        log.exception("the leases could not be looked after")
-                    self._give_up(running)
+            # What has just begun is not looked at: the first look comes with the next change, or in a second.
+            if not running or time.monotonic() < self._look_at:
+                continue
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            try:
+                self._look(running)
+            except Exception as error:
+                if not is_outage(error):
+                    log.exception("the leases could not be looked after")
+                self._give_up(running)
+                connection.close()
+            if on_postgres():
                 connection.close()
 
     def _look(self, running: list[Attempt]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -156,12 +157,11 @@ class InAppend:
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
 
-    def close(self, trace: Trace) -> bool:
+    def end(self, trace: Trace, drafts: Iterable[Draft]) -> bool:
         self._entry.ledger.turn.open_traces.pop(trace.public_id, None)
+        for draft in drafts:
+            self._entry.post(draft)
         return True
-
-    def post(self, draft: Draft) -> None:
-        self._entry.post(draft)
 
 
 def _interrupt(entry: Entry) -> None:

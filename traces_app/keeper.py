@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from sessions_app.db import is_outage
+from sessions_app.db import is_outage, on_postgres
 from traces_app import bell, leases
 from traces_app.moves import database_now
 
@@ -84,7 +84,9 @@ class Keeper(threading.Thread):
                     log.warning("the sweep could not use the database: %s", type(error).__name__)
                 else:
                     log.exception("a sweep failed")
-            connection.close()  # gives it back to the pool; a SQLite file is opened again in no time
+                connection.close()
+            if on_postgres():
+                connection.close()  # back to the pool
         connection.close()
 
     def _answer_bell(self) -> None:

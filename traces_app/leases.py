@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
-from django.db import connection
-from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from sessions_app.changes import unit_of_work
 from sessions_app.db import write_transaction
 from sessions_app.services.sessions import touch
-from traces_app import lifecycle
+from sessions_app.sql import marks
+from traces_app import lifecycle, sql
 from traces_app.lifecycle import Claimed, LockedSession
 from traces_app.models import Trace
 from traces_app.moves import database_now, move
@@ -28,30 +28,24 @@ HINT_SECONDS_MAX = 30
 DELEGATE = "delegate"
 
 
-def claimable() -> QuerySet[Trace]:
-    """Traces that may begin: `created`, and nobody stands before them in their session's line."""
-    earlier = Trace.objects.filter(
-        session_id=OuterRef("session_id"), pk__lt=OuterRef("pk"), parent=None, status__in=OPEN
-    )
-    return Trace.objects.filter(status=CREATED).filter(Q(in_line=False) | ~Exists(earlier))
-
-
 def lease_seconds(executor: str) -> float:
     return float(settings.HUB_DELEGATE_LEASE_SECONDS if executor == DELEGATE else settings.HUB_TRACE_LEASE_SECONDS)
 
 
 def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed | None:
     """Begin an attempt; None when it is not there to be begun. With `attempt`: only as the attempt of that number."""
-    session_pk = _session_of_waiting(trace_pk)
+    session_pk = sql.session_if_created(trace_pk)
     if session_pk is None:
         return None
     with unit_of_work() as changes:
         # Takes the session's lock: of two traces of one session the second sees what the first has done.
         touch(session_pk)
-        trace = claimable().filter(pk=trace_pk).select_related("session").first()
-        if trace is None or (attempt is not None and trace.attempt + 1 != attempt):
+        found = sql.load_claimable(trace_pk)
+        if found is None or (attempt is not None and found[0].attempt + 1 != attempt):
             return None
+        trace, context = found
         now = database_now()
+        first: dict[str, Any] = {"started_at": now} if trace.attempt == 0 else {}
         if not move(
             trace,
             "claim",
@@ -60,19 +54,11 @@ def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed |
             now=now,
             owner=owner[:100],
             lease_until=now + timedelta(seconds=lease_seconds(trace.executor)),
-            started_at=trace.started_at or now,
-            context=trace.session.context,
+            context=context,
+            **first,
         ):
             return None
         return Claimed(trace.pk, session_pk, trace.public_id, trace.attempt, trace.executor)
-
-
-def _session_of_waiting(trace_pk: int) -> int | None:
-    """Most rings come for what somebody else has taken already: those cost this one read, and no transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT session_id FROM traces_app_trace WHERE id = %s AND status = %s", [trace_pk, CREATED])
-        row = cursor.fetchone()
-    return None if row is None else int(row[0])
 
 
 def renew(held: Iterable[Claimed]) -> list[Claimed]:
@@ -91,8 +77,7 @@ def renew(held: Iterable[Claimed]) -> list[Claimed]:
 def stopped(held: Iterable[Claimed]) -> list[Claimed]:
     """Which of these attempts are over: cancelled, lost, or ended by another. Reads only."""
     wanted = list(held)
-    rows = Trace.objects.filter(pk__in=[c.pk for c in wanted]).values_list("pk", "status", "attempt")
-    now = {pk: (status, attempt) for pk, status, attempt in rows}
+    now = sql.states_of([c.pk for c in wanted])
     return [c for c in wanted if now.get(c.pk) != (RUNNING, c.attempt)]
 
 
@@ -133,7 +118,7 @@ def lose(trace_pk: int) -> bool:
         place = LockedSession(session_pk, changes)
         trace = Trace.objects.get(pk=trace_pk)
         now = database_now()
-        expired = Q(lease_until__lte=now)
+        expired = ("lease_until <=", now)
         losses = trace.losses + 1
         if losses >= MAX_LOSSES:
             failed = lifecycle.fail_locked(
@@ -186,8 +171,13 @@ def take_due_hints(now: datetime, limit: int = SWEEP_LIMIT) -> list[int]:
 
     The next ring comes later and later, so that a full house does not fill the broker.
     """
-    rows = claimable().exclude(executor=DELEGATE).filter(next_hint_at__lte=now).order_by("next_hint_at", "pk")
-    due = list(rows.values_list("pk", "hints")[:limit])
+    due = sql.claimable(
+        "t.id, t.hints",
+        "t.executor <> %s AND t.next_hint_at <= %s",
+        [DELEGATE, sql.prepared(Trace, "next_hint_at", now)],
+        order="t.next_hint_at, t.id",
+        limit=limit,
+    )
     taken = []
     if due:
         with write_transaction():
@@ -207,11 +197,10 @@ def give_back_hints(trace_pks: list[int], now: datetime) -> None:
 
 def claimable_keys(limit: int = 1000) -> list[int]:
     """What a worker could begin now, oldest first."""
-    rows = claimable().exclude(executor=DELEGATE).order_by("pk")
-    return list(rows.values_list("pk", flat=True)[:limit])
+    return [pk for (pk,) in sql.claimable("t.id", "t.executor <> %s", [DELEGATE], limit=limit)]
 
 
 def runnable(session_pks: list[int]) -> list[int]:
     """What may begin now in these sessions."""
-    rows = claimable().exclude(executor=DELEGATE).filter(session_id__in=session_pks)
-    return list(rows.values_list("pk", flat=True)[:SWEEP_LIMIT])
+    where = f"t.executor <> %s AND t.session_id IN ({marks(session_pks)})"
+    return [pk for (pk,) in sql.claimable("t.id", where, [DELEGATE, *session_pks], limit=SWEEP_LIMIT)]

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 
 from sessions_app import states as session_states
-from sessions_app.append import Draft, append
+from sessions_app.append import Draft, Stored, append
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.models import Agent
-from sessions_app.protocol.errors import Conflict, HubError, Invalid, SessionClosed
+from sessions_app.protocol.errors import Conflict, Invalid, SessionClosed
 from sessions_app.protocol.ids import HUB
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.services.sessions import lock_session
 from sessions_app.services.turns import add_to_context, close_trace
-from traces_app import bell, records, replies
+from traces_app import bell, replies, sql
 from traces_app.models import Approval, Trace
 from traces_app.moves import Lost, Note, append_events, database_now, move
 from traces_app.outcomes import Completed
 from traces_app.redaction import storable, storable_text
 from traces_app.results import Result, cancelled_text, failed_text, interrupted, result_of
-from traces_app.states import CANCELLED, COMPLETED, FAILED, OPEN, RUNNING, TERMINAL, WAITING
+from traces_app.states import CANCELLED, COMPLETED, FAILED, GOAL_OPEN, OPEN, RUNNING, TERMINAL, WAITING
 
 GOALS_AT_END = {COMPLETED: "done", FAILED: "failed", CANCELLED: "cancelled"}
 SUMMARY_KEPT = 500
@@ -35,11 +34,8 @@ SUMMARY_KEPT = 500
 class Place(Protocol):
     """The session of a trace, locked: where an end is posted."""
 
-    def close(self, trace: Trace) -> bool:
-        """Take the trace out of the open ones; whether the session still lives."""
-
-    def post(self, draft: Draft) -> None:
-        """Append the result message."""
+    def end(self, trace: Trace, drafts: Iterable[Draft]) -> bool:
+        """Take the trace out of the open ones and append its messages, unless the session has ended; whether it lives."""
 
 
 class LockedSession:
@@ -54,20 +50,27 @@ class LockedSession:
     def lives(self) -> bool:
         return self.row.status in session_states.LIVE
 
-    def close(self, trace: Trace) -> bool:
-        return close_trace(session_pk=self.session_pk, trace_id=trace.public_id, changes=self.changes)
+    def end(self, trace: Trace, drafts: Iterable[Draft]) -> bool:
+        ended = False
+        for draft in drafts if self.lives else ():
+            draft.ends_trace = trace.public_id
+            ended = self._post(draft) or ended
+        if not ended:
+            close_trace(session_pk=self.session_pk, trace_id=trace.public_id, changes=self.changes)
+        return self.lives
 
-    def post(self, draft: Draft) -> None:
+    def _post(self, draft: Draft) -> bool:
         for _ in range(3):
             outcome = append([draft], self.changes)[0]
+            if isinstance(outcome, Stored) and not outcome.duplicate:
+                return True
             if isinstance(outcome, Invalid) and outcome.details.get("field") == "reply_to":
                 draft.reply_to = None  # the agent was away and may not see the request any more
-            elif isinstance(outcome, Conflict):
+            elif isinstance(outcome, Stored | Conflict):
                 draft.client_message_id = None  # somebody sent under our name; the compare-and-set has us post once
-            elif isinstance(outcome, HubError) and not isinstance(outcome, SessionClosed):
+            elif not isinstance(outcome, SessionClosed):
                 raise outcome
-            else:
-                return
+        return False
 
 
 def conclude(
@@ -79,7 +82,7 @@ def conclude(
     *,
     error: Mapping[str, str] | None = None,
     fence: int | None = None,
-    where: Q | None = None,
+    where: sql.Condition | None = None,
     note: Mapping[str, Any] | None = None,
     relay: bool = False,
     settle: Callable[[int | None], object] | None = None,
@@ -90,8 +93,6 @@ def conclude(
     message's key, or None where the session has ended.
     """
     now = database_now()
-    if fence is not None and not _still(trace, fence):
-        return False
     columns: dict[str, Any] = {
         "lease_until": None,
         "pending_input": None,
@@ -109,10 +110,7 @@ def conclude(
         trace, action, changes, fence=fence, where=where, note={**(note or {}), **_said(error)}, now=now, **columns
     ):
         return False
-    records.end_goals(trace, GOALS_AT_END[trace.status])
-    records.end_calls(trace)
-    Approval.objects.filter(trace_id=trace.pk, status=Approval.ASKED).update(status=Approval.REFUSED)
-    lives = place.close(trace)
+    sql.end_parts(trace.pk, GOALS_AT_END[trace.status], GOAL_OPEN, now)
     metadata = {**result.metadata, "trace_status": trace.status, **({"error": error} if error else {})}
     draft = Draft(
         session_pk=trace.session_id,
@@ -125,15 +123,16 @@ def conclude(
         metadata=dumps(metadata),
         trace_id=trace.public_id,
     )
+    children = sql.has_children(trace.pk)
     if trace.called:
+        lives = place.end(trace, ())
         if action == "finish" or result.said:
             replies.keep(trace, draft, metadata, result)
-    elif lives:
-        for message in replies.messages(trace, draft, relay=relay):
-            place.post(message)
+    else:
+        lives = place.end(trace, replies.messages(trace, draft, relay=relay) if children else (draft,))
     if settle is not None:
         settle(draft.key if lives or trace.called else None)
-    if trace.status != CANCELLED:
+    if trace.status != CANCELLED and children:
         for child in _open_children(trace):  # whoever called them does not wait for them any more
             if child.called:
                 cancel_locked(child, changes, place, by=HUB, reason="the trace that called it has ended")
@@ -146,10 +145,6 @@ def conclude(
 
 def _said(error: Mapping[str, str] | None) -> dict[str, Any]:
     return {"error": dict(error)} if error else {}
-
-
-def _still(trace: Trace, fence: int) -> bool:
-    return Trace.objects.filter(pk=trace.pk, attempt=fence, status=RUNNING).exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +172,14 @@ def complete(claimed: Claimed, outcome: Completed, *, stream_id: str | None = No
 def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes: list[Note]) -> bool:
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
-        trace = Trace.objects.select_related("agent").get(pk=claimed.pk)
+        trace = sql.load(claimed.pk)
         if trace.attempt != claimed.attempt or trace.status != RUNNING:
             return False
         result = result_of(outcome, stream_id)
         if result.artifact is not None:
             notes.append(Note("artifact", result.artifact))
         if place.lives:
-            what = {"summary": storable_text(result.summary, SUMMARY_KEPT), "agent_id": trace.agent.agent_id}
+            what = {"summary": storable_text(result.summary, SUMMARY_KEPT), "agent_id": sql.agent_name(trace.agent_id)}
             fitted = add_to_context(
                 session_pk=claimed.session_pk,
                 patch=result.context_patch,
@@ -222,7 +217,7 @@ def fail(
     """End an attempt's trace as failed; False when this attempt runs no more. `said` is what it had told as `stream_id`."""
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
-        trace = Trace.objects.get(pk=claimed.pk)
+        trace = sql.load(claimed.pk)
         if not _noted(trace, claimed, notes, changes):
             return False
         return fail_locked(
@@ -245,7 +240,7 @@ def fail_locked(
     changes: Changes,
     place: Place,
     *,
-    where: Q | None = None,
+    where: sql.Condition | None = None,
     losses: int | None = None,
     result: Result | None = None,
     relay: bool = False,
@@ -306,7 +301,7 @@ def ask(
     """Have a trace wait for an answer; `call` is `(digest, tool, arguments)` of the one call that wants a leave."""
     with unit_of_work() as changes:
         LockedSession(claimed.session_pk, changes)
-        trace = Trace.objects.get(pk=claimed.pk)
+        trace = sql.load(claimed.pk)
         if not _noted(trace, claimed, notes, changes):
             return False
         now = database_now()
@@ -325,7 +320,7 @@ def ask(
             input_until=until,
         ):
             return False
-        records.end_calls(trace)
+        sql.end_calls(trace.pk, now)
         if call is not None:
             digest, tool, arguments = call
             Approval.objects.filter(trace_id=trace.pk, digest=digest, status=Approval.ASKED).delete()
@@ -368,7 +363,7 @@ def answer_trace(
         trace,
         "answer",
         changes,
-        where=Q(input_until__gt=now),
+        where=("input_until >", now),
         note={"by": by.agent_id, **({"approved": approve} if wants_leave else {})},
         now=now,
         pending_input=None,
@@ -390,7 +385,7 @@ def expire_input(trace_pk: int) -> bool:
         trace = Trace.objects.get(pk=trace_pk)
         error = {"code": "input_expired", "message": "Nobody answered in time."}
         result = failed_text(trace.task, error["code"], error["message"])
-        return conclude(trace, "expire", changes, place, result, error=error, where=Q(input_until__lte=database_now()))
+        return conclude(trace, "expire", changes, place, result, error=error, where=("input_until <=", database_now()))
 
 
 def use_approval(claimed: Claimed, digest: str) -> str:

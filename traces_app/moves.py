@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connection
-from django.db.models import F, Q
 
 from sessions_app.changes import Changes
 from sessions_app.db import on_postgres, utc_now
+from traces_app import sql
 from traces_app.models import Trace, TraceEvent
 from traces_app.redaction import storable
 from traces_app.states import EVENT_TYPES, MOVES
@@ -57,7 +57,7 @@ def move(
     changes: Changes,
     *,
     fence: int | None = None,
-    where: Q | None = None,
+    where: sql.Condition | None = None,
     note: Mapping[str, Any] | None = None,
     now: datetime | None = None,
     **columns: Any,
@@ -69,22 +69,18 @@ def move(
     """
     sources, target = MOVES[action]
     moment = now or database_now()
-    rows = Trace.objects.filter(pk=trace.pk, status__in=sources)
-    if fence is not None:
-        rows = rows.filter(attempt=fence)
-    if where is not None:
-        rows = rows.filter(where)
     attempt = fence if fence is not None else trace.attempt
     if action == "claim":
         # Whoever claims names the attempt that it saw: of two that saw the same, one wins.
-        rows = rows.filter(attempt=trace.attempt)
-        attempt = trace.attempt + 1
+        fence, attempt = trace.attempt, trace.attempt + 1
         columns["attempt"] = attempt
-    if rows.update(status=target, last_sequence=F("last_sequence") + 1, changed_at=moment, **columns) != 1:
+    columns = {**columns, "status": target, "changed_at": moment}
+    sequence = sql.move_row(trace.pk, sorted(sources), columns, events=1, attempt=fence, where=where)
+    if sequence is None:
         return False
-    for name, value in {**columns, "status": target, "changed_at": moment}.items():
+    for name, value in columns.items():
         setattr(trace, name, value)
-    trace.last_sequence = Trace.objects.values_list("last_sequence", flat=True).get(pk=trace.pk)
+    trace.last_sequence = sequence
     data = {"status": target, "action": action, **(note or {})}
     _insert(trace, attempt, [Note("status", data)], moment)
     tell(trace, changes, 1)
@@ -102,12 +98,10 @@ def append_events(
 ) -> list[TraceEvent]:
     """Number and store `notes`, in order, if this attempt is still in one of `statuses`; raises `Lost`."""
     moment = utc_now()
-    moved = Trace.objects.filter(pk=trace.pk, attempt=attempt, status__in=statuses).update(
-        last_sequence=F("last_sequence") + len(notes), changed_at=moment
-    )
-    if moved != 1:
+    sequence = sql.move_row(trace.pk, statuses, {"changed_at": moment}, events=len(notes), attempt=attempt)
+    if sequence is None:
         raise Lost()
-    trace.last_sequence = Trace.objects.values_list("last_sequence", flat=True).get(pk=trace.pk)
+    trace.last_sequence = sequence
     events = _insert(trace, attempt, notes, moment)
     tell(trace, changes, len(events))
     return events
@@ -128,7 +122,7 @@ def _insert(trace: Trace, attempt: int, notes: Sequence[Note], moment: datetime)
         )
         for index, note in enumerate(notes)
     ]
-    TraceEvent.objects.bulk_create(events)
+    sql.insert_events(events)
     return events
 
 

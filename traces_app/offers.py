@@ -14,13 +14,14 @@ from weakref import WeakKeyDictionary
 from msgspec import Raw
 
 from sessions_app.context import turns
-from sessions_app.models import Delivery
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import Subscriber
-from traces_app.leases import DELEGATE, claimable, lease_seconds
-from traces_app.requests import history_of, told_history
+from sessions_app.sql import marks
+from traces_app import sql
+from traces_app.leases import DELEGATE, lease_seconds
+from traces_app.requests import delivery_of, history_of, told_history
 from traces_app.selectors import trace_view
 from traces_app.states import CREATED
 
@@ -105,23 +106,19 @@ class Offers:
 
 def _open_to(agent_pks: list[int]) -> list[tuple[int, int, int]]:
     """`(trace, agent, the number of the attempt that an accept would begin)`."""
-    rows = claimable().filter(executor=DELEGATE, agent_id__in=agent_pks).order_by("pk")
-    return [
-        (pk, agent, attempt + 1)
-        for pk, agent, attempt in rows.values_list("pk", "agent_id", "attempt")[:OFFERS_AT_ONCE]
-    ]
+    where = f"t.executor = %s AND t.agent_id IN ({marks(agent_pks)})"
+    rows = sql.claimable("t.id, t.agent_id, t.attempt + 1", where, [DELEGATE, *agent_pks], limit=OFFERS_AT_ONCE)
+    return [(pk, agent, attempt) for pk, agent, attempt in rows]
 
 
 def _offer_of(pk: int, attempt: int) -> str | None:
-    trace = claimable().filter(pk=pk, attempt=attempt - 1).select_related("session").first()
-    if trace is None:
+    """The `trace.run` frame, if it is still on offer."""
+    found = sql.load_claimable(pk)
+    if found is None or found[0].attempt + 1 != attempt:
         return None
-    return trace_run(trace, attempt, trace.session.context)
-
-
-def trace_run(trace: Any, attempt: int, context: dict[str, Any]) -> str:
-    """The `trace.run` frame. One that a main agent called has its question, with the very parts of the delivery."""
-    delivery = Delivery.objects.filter(key=trace.public_id).first() if trace.called else None
+    asked = sql.load_asked(pk)
+    # One that a main agent called has its question, with the very parts of the delivery.
+    delivery = delivery_of(asked, found[0].public_id)
     question: dict[str, Any] = {}
     if delivery is not None:
         question["question"] = {
@@ -132,11 +129,11 @@ def trace_run(trace: Any, attempt: int, context: dict[str, Any]) -> str:
         }
     return encode(
         "trace.run",
-        session_id=trace.session.public_id,
-        trace=trace_view(trace.pk),
+        session_id=asked.session_id,
+        trace=trace_view(pk),
         attempt=attempt,
         lease_seconds=lease_seconds(DELEGATE),
-        context=context,
-        history=history_of(trace) if delivery is None else told_history(delivery),
+        context=found[1],
+        history=history_of(asked) if delivery is None else told_history(delivery),
         **question,
     )

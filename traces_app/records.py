@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Max
-
 from sessions_app.changes import Changes
-from sessions_app.db import utc_now
-from traces_app.models import Goal, ToolCall, Trace, TraceEvent
+from traces_app import sql
+from traces_app.models import ToolCall, Trace, TraceEvent
 from traces_app.moves import Note, append_events
 from traces_app.redaction import storable, storable_text
-from traces_app.states import GOAL_OPEN, GOAL_STATUSES, RUNNING
+from traces_app.states import GOAL_STATUSES, RUNNING
 
 REPORTABLE = ("message", "tool_call", "tool_result", "goal", "artifact", "context", "usage", "log")
 MAX_GOALS = 2000
@@ -49,49 +47,23 @@ def _normal(note: Note) -> Note:
 def _take_in(trace: Trace, attempt: int, event: TraceEvent) -> None:
     data = event.data
     if event.type == "goal":
-        _goal(trace, data)
+        sql.put_goal(trace.pk, data["goal_id"], data["parent_id"], data["title"], data["status"], limit=MAX_GOALS)
     elif event.type == "tool_call":
-        ToolCall.objects.update_or_create(
-            trace_id=trace.pk,
-            call_id=data["call_id"],
-            attempt=attempt,
-            defaults={
-                "name": data["name"],
-                "arguments": data.get("arguments") or {},
-                "status": ToolCall.RUNNING,
-                "result": None,
-                "started_at": event.timestamp,
-                "ended_at": None,
-            },
-        )
+        arguments = data.get("arguments") or {}
+        sql.put_call(trace.pk, data["call_id"], attempt, data["name"], arguments, started_at=event.timestamp)
     elif event.type == "tool_result":
         failed = data.get("ok") is False or bool(data.get("error"))
-        outcome = {
-            "status": ToolCall.FAILED if failed else ToolCall.DONE,
-            "result": data.get("error") if failed else data.get("result"),
-            "ended_at": event.timestamp,
-        }
-        known = ToolCall.objects.filter(trace_id=trace.pk, call_id=data["call_id"], attempt=attempt).update(**outcome)
-        if not known:
-            ToolCall.objects.create(
-                trace_id=trace.pk,
-                call_id=data["call_id"],
-                attempt=attempt,
-                name=data["name"],
-                started_at=event.timestamp,
-                **outcome,
-            )
+        sql.put_call_result(
+            trace.pk,
+            data["call_id"],
+            attempt,
+            data["name"],
+            status=ToolCall.FAILED if failed else ToolCall.DONE,
+            result=data.get("error") if failed else data.get("result"),
+            ended_at=event.timestamp,
+        )
     elif event.type == "usage":
         add_usage(trace, data)
-
-
-def _goal(trace: Trace, data: dict[str, Any]) -> None:
-    wanted = {"title": data["title"], "status": data["status"], "parent_goal": data["parent_id"]}
-    if Goal.objects.filter(trace_id=trace.pk, goal_id=data["goal_id"]).update(**wanted):
-        return
-    place = (Goal.objects.filter(trace_id=trace.pk).aggregate(last=Max("position"))["last"] or 0) + 1
-    if place <= MAX_GOALS:
-        Goal.objects.create(trace_id=trace.pk, goal_id=data["goal_id"], position=place, **wanted)
 
 
 def add_usage(trace: Trace, data: Mapping[str, Any]) -> None:
@@ -102,15 +74,3 @@ def add_usage(trace: Trace, data: Mapping[str, Any]) -> None:
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         usage[name] = known + value if numeric and isinstance(known, int | float) else value
     Trace.objects.filter(pk=trace.pk).update(usage=storable(usage))
-
-
-def end_goals(trace: Trace, status: str) -> None:
-    """A trace that has ended has no goal under way."""
-    Goal.objects.filter(trace_id=trace.pk, status__in=GOAL_OPEN).update(status=status)
-
-
-def end_calls(trace: Trace) -> None:
-    """Calls that will never get a result."""
-    ToolCall.objects.filter(trace_id=trace.pk, status=ToolCall.RUNNING).update(
-        status=ToolCall.FAILED, ended_at=utc_now()
-    )

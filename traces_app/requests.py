@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F
-from django.db.models.functions import Left
 
 from sessions_app.context import turns
-from sessions_app.models import Delivery, Message, Participant
+from sessions_app.models import Delivery
+from traces_app import sql
 from traces_app.executors.contract import Request
 from traces_app.lifecycle import Claimed
 from traces_app.models import Trace, TraceEvent
@@ -23,69 +22,64 @@ MAX_CHAIN = 20
 
 def load_request(claimed: Claimed, deadline: float | None) -> tuple[Request, Note]:
     """The request of an attempt, and the `context` event that says what was injected into it."""
-    trace = Trace.objects.select_related("agent", "session", "requested_by").get(pk=claimed.pk)
-    row = Message.objects.filter(pk=trace.message_key).values("kind", "parts", "metadata").first()
-    message: dict[str, Any] = dict(row) if row is not None else {}
-    delivery = Delivery.objects.filter(key=trace.public_id).first() if trace.called else None
-    history = history_of(trace) if delivery is None else told_history(delivery)
+    asked = sql.load_asked(claimed.pk)
+    delivery = delivery_of(asked, claimed.trace_id)
+    history = history_of(asked) if delivery is None else told_history(delivery)
     request = Request(
-        trace_id=trace.public_id,
-        session_id=trace.session.public_id,
+        trace_id=claimed.trace_id,
+        session_id=asked.session_id,
         attempt=claimed.attempt,
-        task=trace.task,
-        agent_id=trace.agent.agent_id,
-        requested_by=trace.requested_by.agent_id,
-        kind=message.get("kind") or "task",
-        parts=message.get("parts") or [{"text": trace.task}],
-        metadata=message.get("metadata") or {},
-        context=trace.context,
+        task=asked.task,
+        agent_id=asked.agent_id,
+        requested_by=asked.requested_by,
+        kind=asked.kind or "task",
+        parts=asked.parts or [{"text": asked.task}],
+        metadata=asked.metadata or {},
+        context=asked.context,
         history=history,
-        inputs=trace.inputs,
-        config=trace.agent.executor_config or {},
-        continue_from=trace.continue_from,
-        resumed=earlier(trace, claimed.attempt),
+        inputs=asked.inputs,
+        config=asked.config or {},
+        continue_from=asked.continue_from,
+        resumed=earlier(claimed.pk, claimed.attempt),
         asked=turns.request_document(delivery) if delivery is not None else None,
         deadline=deadline,
     )
     injected = {
-        "context_keys": sorted(trace.context),
+        "context_keys": sorted(asked.context),
         "history_sequences": [entry["sequence"] for entry in history if "sequence" in entry],
         "history_entries": len(history),
-        "inputs": len(trace.inputs),
+        "inputs": len(asked.inputs),
     }
-    if trace.continue_from:
-        injected["continue_from"] = trace.continue_from
+    if asked.continue_from:
+        injected["continue_from"] = asked.continue_from
     return request, Note("context", injected)
 
 
-def history_of(trace: Trace) -> list[dict[str, Any]]:
+def history_of(asked: sql.Asked) -> list[dict[str, Any]]:
     """The talk before the request, as far as the executing agent may read it, then the history of the trace it continues."""
-    floor = (
-        Participant.objects.filter(session_id=trace.session_id, agent_id=trace.agent_id, left_at=None)
-        .values_list("first_sequence", flat=True)
-        .first()
+    talk = sql.talk_before(
+        asked.session_pk,
+        asked.message_sequence,
+        asked.first_sequence or 1,
+        TALK_KINDS,
+        CONTENT_CHARACTERS,
+        settings.HUB_TRACE_HISTORY,
     )
-    rows = (
-        Message.objects.filter(
-            session_id=trace.session_id,
-            sequence__lt=trace.message_sequence,
-            sequence__gte=floor or 1,
-            kind__in=TALK_KINDS,
-        )
-        .order_by("-sequence")
-        .annotate(head=Left("content", CONTENT_CHARACTERS), name=F("sender__agent_id"))
-        .values("sender_id", "name", "head", "sequence")[: settings.HUB_TRACE_HISTORY]
-    )
-    talk = [
+    said = [
         {
-            "role": "assistant" if row["sender_id"] == trace.agent_id else "user",
-            "name": row["name"],
-            "content": row["head"],
-            "sequence": row["sequence"],
+            "role": "assistant" if sender_pk == asked.agent_pk else "user",
+            "name": name,
+            "content": head,
+            "sequence": sequence,
         }
-        for row in reversed(rows)
+        for sender_pk, name, head, sequence in talk
     ]
-    return talk + continued(trace.continue_from)
+    return said + continued(asked.continue_from)
+
+
+def delivery_of(asked: sql.Asked, trace_id: str) -> Delivery | None:
+    """What a called agent is told."""
+    return Delivery.objects.filter(key=trace_id).first() if asked.called else None
 
 
 def told_history(delivery: Delivery) -> list[dict[str, Any]]:
@@ -116,12 +110,12 @@ def continued(source: dict[str, Any] | None, depth: int = 0) -> list[dict[str, A
     return continued(trace.continue_from, depth + 1) + repaired(entries)
 
 
-def earlier(trace: Trace, attempt: int) -> list[dict[str, Any]]:
+def earlier(trace_pk: int, attempt: int) -> list[dict[str, Any]]:
     """What the attempts before this one said, did and used up, as their events have it."""
     if attempt <= 1:
         return []
     rows = TraceEvent.objects.filter(
-        trace_id=trace.pk, attempt__lt=attempt, type__in=("message", "tool_call", "tool_result", "usage")
+        trace_id=trace_pk, attempt__lt=attempt, type__in=("message", "tool_call", "tool_result", "usage")
     ).order_by("sequence")[:CONTINUED_EVENTS]
     return [{"type": row.type, "attempt": row.attempt, **row.data} for row in rows]
 

@@ -1,7 +1,7 @@
 """Running one attempt from claim to outcome. Where it runs (a Celery task, a test) is not its business.
 
-The executor has a thread of its own, so that a limit or a cancel holds even against code that never looks up: the attempt
-is over then, the thread is left behind, and the fence sees to it that nothing it still does counts.
+The executor has a thread beside the worker's own, so that a limit or a cancel holds even against code that never looks up:
+the attempt is over then, the thread is left behind, and the fence sees to it that nothing it still does counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 import os
 import queue
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,8 +21,9 @@ from django.db import connection
 
 from sessions_app.db import is_outage
 from sessions_app.protocol.errors import HubError
-from traces_app import leases, lifecycle
+from traces_app import leases, lifecycle, sql
 from traces_app.attempts import Attempt, attempts
+from traces_app.beside import run_beside
 from traces_app.executors.contract import (
     Cancelled,
     Completed,
@@ -35,7 +35,6 @@ from traces_app.executors.contract import (
 )
 from traces_app.executors.python_function import as_outcome
 from traces_app.executors.registry import UnknownExecutor, find_executor
-from traces_app.models import Trace
 from traces_app.moves import Lost, Note
 from traces_app.report import TraceReport, call_digest
 from traces_app.requests import load_request
@@ -81,17 +80,15 @@ class _Run:
         """What the executor returned, `timeout` when it did not, None when nobody wants to know any more."""
         attempt = self._attempt
         attempt.on_stop = lambda: self._returned.put(None)
-        thread = threading.Thread(target=self._run, name=attempt.claimed.trace_id, daemon=True)
-        thread.start()
+        beside = run_beside(self._run, attempt.claimed.trace_id)
         try:
             outcome = self._returned.get(timeout=max(0.0, attempt.deadline - time.monotonic()))
         except queue.Empty:
             attempt.stop("timeout")
             outcome = None
-        if outcome is None:
-            thread.join(GRACE_SECONDS)
-            if thread.is_alive():
-                log.warning("%s: the executor does not stop; it is left behind", attempt.claimed.trace_id)
+        if not beside.idle.wait(GRACE_SECONDS if outcome is None else None):
+            beside.leave()
+            log.warning("%s: the executor does not stop; it is left behind", attempt.claimed.trace_id)
         if outcome is None and attempt.why == "timeout":
             return Failed("timeout", f"It took longer than {settings.HUB_TRACE_SECONDS:g} seconds.")
         return outcome
@@ -111,15 +108,13 @@ class _Run:
         except BaseException as error:  # a plug-in may raise anything, SystemExit too
             log.exception("%s: the executor failed", self._attempt.claimed.trace_id)
             outcome = Failed("internal", f"The executor failed ({type(error).__name__}).")
-        finally:
-            connection.close()
         self._returned.put(outcome)
 
     def _execute(self) -> Outcome:
         claimed = self._attempt.claimed
         executor: Any = find_executor(claimed.executor)
         request, injected = load_request(claimed, self._attempt.deadline)
-        trace = Trace.objects.get(pk=claimed.pk)
+        trace = sql.load(claimed.pk)
         self._report = report = TraceReport(self._attempt, trace, request.agent_id, request.session_id)
         report.pending = [injected]
         returned = executor.run(request, report)

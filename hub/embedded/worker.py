@@ -29,6 +29,7 @@ log = logging.getLogger("hub.worker")
 
 PARENT_VARIABLE = "HUB_PARENT_PID"
 FEED_SECONDS = 0.5
+FEED_SHARE = 4  # the feeder rests so many times as long as a look took it
 FEED_AGAIN_SECONDS = 20.0
 PARENT_SECONDS = 0.5
 BACKOFF_SECONDS = (0.2, 10.0)
@@ -97,8 +98,11 @@ class Feeder(threading.Thread):
         while True:
             self._wake.wait(FEED_SECONDS)
             self._wake.clear()
+            begun = time.monotonic()
             try:
                 self._feed()
+                # Each commit rings, and a look costs the more the more traces wait: it may not take the worker's time.
+                time.sleep(min(FEED_SHARE * (time.monotonic() - begun), FEED_SECONDS))
             except Exception as error:
                 if is_outage(error):
                     log.warning("the queue can't be fed: %s", type(error).__name__)

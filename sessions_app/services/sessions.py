@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 from sessions_app import sql, states
 from sessions_app.append import Stored, append
 from sessions_app.changes import Changes, SessionState, unit_of_work
-from sessions_app.db import utc_now
+from sessions_app.db import column_time, utc_now, wire_time
 from sessions_app.drafts import draft_message
 from sessions_app.hooks import close_hooks, keep_hooks, question_hooks
 from sessions_app.members import members_of
@@ -319,5 +319,8 @@ def expire_sessions() -> int:
 
 def touch(session_pk: int) -> None:
     """Count as activity (a participant change, a trace's event)."""
-    now = utc_now()
-    Session.objects.filter(pk=session_pk).update(last_activity=now, changed_at=now)
+    now = column_time(wire_time(utc_now()) or "")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE sessions_app_session SET last_activity = %s, changed_at = %s WHERE id = %s", [now, now, session_pk]
+        )

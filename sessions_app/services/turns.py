@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+from django.db import connection
+
 from sessions_app import states
 from sessions_app.changes import Changes
-from sessions_app.db import utc_now
-from sessions_app.models import Session
+from sessions_app.db import column_time, utc_now, wire_time
 from sessions_app.protocol import limits
 from sessions_app.protocol.bodies import merge_patch
 from sessions_app.protocol.jsontext import dumps
@@ -48,20 +50,22 @@ def add_to_context(
     Call it under the session's lock. The context keeps within its size: old results go first, then the patch is left out;
     False when it was.
     """
-    session = Session.objects.get(pk=session_pk)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT context FROM sessions_app_session WHERE id = %s", [session_pk])
+        before: dict[str, Any] = msgspec.json.decode(cursor.fetchone()[0])
     taken = True
-    context = _with_result(merge_patch(session.context, patch), result)
+    context = _with_result(merge_patch(before, patch), result)
     if context is None:
         taken = not patch
-        context = _with_result(session.context, result)
-    if context is None or context == session.context:
+        context = _with_result(before, result)
+    if context is None or context == before:
         return taken
-    Session.objects.filter(pk=session_pk).update(
-        context=context,
-        context_revision=session.context_revision + 1,
-        state_revision=session.state_revision + 1,
-        changed_at=utc_now(),
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """UPDATE sessions_app_session SET context = %s, context_revision = context_revision + 1,
+                      state_revision = state_revision + 1, changed_at = %s WHERE id = %s""",
+            [dumps(context), column_time(wire_time(utc_now()) or ""), session_pk],
+        )
     note_state(session_pk, changes)
     changes.session(session_pk).context = context
     return taken
