@@ -16,6 +16,7 @@ WORKLOADS: dict[str, tuple[str, ...]] = {
     "w3": ("w3",),
     "w4": ("w4",),
     "w5": ("w5",),
+    "w7": ("w7", "w7full"),
 }
 """What may be asked for, and the workloads it stands for."""
 

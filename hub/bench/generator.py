@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 import msgspec
 
+from hub.bench import traces
 from hub.bench.figures import Sample
 from hub.bench.targets import Baseline, Hub, Target
 from hub.bench.workloads import RUNNERS, W4_MESSAGES, W5_SOCKETS, Run
@@ -30,6 +31,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     port: int
     server_pid: int
+    helper_pids: list[int] = []
     rows: list[RowPlan]
     operator_key: str | None = None
     seconds: float = 1.2
@@ -46,6 +48,7 @@ async def generate(plan: Plan) -> None:
             row=row.row,
             target=target,
             server_pid=plan.server_pid,
+            helper_pids=plan.helper_pids,
             batched=row.batched,
             seconds=plan.seconds,
             warm_seconds=plan.warm_seconds,
@@ -61,7 +64,7 @@ async def generate(plan: Plan) -> None:
 async def _measured(run: Run, workload: str, time_limit: float) -> Sample:
     try:
         async with asyncio.timeout(time_limit):
-            return await RUNNERS[workload](run)
+            return await {**RUNNERS, **traces.RUNNERS}[workload](run)
     except Exception as error:  # one workload that breaks must not take the others' figures with it
         problem = f"{type(error).__name__}: {error}"[:500]
         return Sample(row=run.row, workload=workload, values={}, problems=(problem,))

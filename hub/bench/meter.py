@@ -18,14 +18,14 @@ class Spent(Struct, frozen=True):
     foreign_cpu: float
 
 
-def start(server_pid: int) -> Callable[[], Spent]:
-    """Begin a span; the returned function ends it."""
-    began, own, server, machine = time.perf_counter(), time.process_time(), _cpu(server_pid), _machine_cpu()
+def start(*server_pids: int) -> Callable[[], Spent]:
+    """Begin a span; the returned function ends it. The server is these processes and their children."""
+    began, own, server, machine = time.perf_counter(), time.process_time(), _cpu(*server_pids), _machine_cpu()
 
     def stop() -> Spent:
         seconds = time.perf_counter() - began
         own_cpu = time.process_time() - own
-        server_cpu = _cpu(server_pid) - server
+        server_cpu = _cpu(*server_pids) - server
         foreign = _machine_cpu() - machine - own_cpu - server_cpu
         return Spent(seconds, own_cpu / seconds, server_cpu / seconds, max(0.0, foreign) / seconds)
 
@@ -37,8 +37,9 @@ def resident_kilobytes(server_pid: int) -> float:
     return sum(process.memory_info().rss for process in _tree(server_pid)) / 1024
 
 
-def _cpu(pid: int) -> float:
-    return sum(times.user + times.system for times in (process.cpu_times() for process in _tree(pid)))
+def _cpu(*pids: int) -> float:
+    processes = [process for pid in pids for process in _tree(pid)]
+    return sum(times.user + times.system for times in (process.cpu_times() for process in processes))
 
 
 def _machine_cpu() -> float:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from hub.bench.figures import Figures, quotient
 
 HUB, BATCHED, RAW, CHANNELS, TUTORIAL, KEPT = "hub", "hub+batch", "raw", "channels", "tutorial", "tutorial-kept"
+EMBEDDED, WORKERS = "embedded", "workers"
 MISSING = "–"
 NOISY_CORES = 0.15
 
@@ -39,6 +40,11 @@ COLUMNS = (
     Column(title="W5 KB/socket", workload="w5", value="kilobytes_per_socket", digits=1),
     Column(title="W5 connects/s", workload="w5", value="connects_per_second"),
     Column(title="W5 idle CPU %", workload="w5", value="idle_cpu_percent", digits=1, ratio=False),
+    Column(title="W7 ack→running p50 ms", workload="w7", value="running_p50_ms", digits=1, ratio=False),
+    Column(title="p99 ms", workload="w7", value="running_p99_ms", digits=1, ratio=False),
+    Column(title="ack→result p50 ms", workload="w7", value="result_p50_ms", digits=1, ratio=False),
+    Column(title="W7 traces/s", workload="w7full", value="traces_per_second", ratio=False),
+    Column(title="CPU ms/trace", workload="w7full", value="cpu_ms_per_trace", digits=1, ratio=False),
 )
 
 Measure = Callable[[Figures], float | None]
@@ -71,7 +77,7 @@ def _latency_floor(figures: Figures) -> float | None:
 
 
 def goals(server: str) -> tuple[Goal, ...]:
-    """The goals for W1–W5 on this ASGI server."""
+    """The goals for W1–W5 and W7 on this ASGI server."""
     messages, deliveries = "messages_per_second", "deliveries_per_second"
     return (
         Goal(title="W1 ×8 ÷ raw relay", measure=_ratio("w1x8", messages, HUB, RAW),
@@ -96,6 +102,12 @@ def goals(server: str) -> tuple[Goal, ...]:
         Goal(title="W5 KB ÷ raw relay", measure=_ratio("w5", "kilobytes_per_socket", HUB, RAW),
              bound=1.25, sense="at most"),
         Goal(title="W5 idle CPU, %", measure=_value("w5", "idle_cpu_percent", HUB), bound=2.0, sense="at most"),
+        Goal(title="W7 ack → running p50, ms, embedded", measure=_value("w7", "running_p50_ms", EMBEDDED),
+             bound=50, sense="at most"),
+        Goal(title="W7 ack → running p50, ms, Redis", measure=_value("w7", "running_p50_ms", WORKERS),
+             bound=50, sense="at most"),
+        Goal(title="W7 traces/s, Redis, 2 workers", measure=_value("w7full", "traces_per_second", WORKERS),
+             bound=200, sense="at least"),
     )  # fmt: skip
 
 

@@ -58,11 +58,12 @@ def run(options: Options, say: Say) -> tuple[list[Sample], float]:
         for number, visit in enumerate(visits(options)):
             say(f"{visit.repetition + 1}/{options.repetitions} {visit.system.name}: {' '.join(visit.workloads)}")
             backlog = options.backlog if "w4" in visit.workloads else 0
+            core = server_core if visit.system.pinned else None
             with systems.serving(
-                visit.system, options.server, directory / str(number), core=server_core, backlog=backlog
+                visit.system, options.server, directory / str(number), core=core, backlog=backlog
             ) as server:
                 plan = _plan(options, visit, server)
-                samples.extend(_generate(plan, generator_core))
+                samples.extend(_generate(plan, generator_core if visit.system.pinned else None))
     return samples, commit_ms
 
 
@@ -93,6 +94,7 @@ def _plan(options: Options, visit: Visit, server: systems.Server) -> Plan:
     return Plan(
         port=server.port,
         server_pid=server.pid,
+        helper_pids=list(server.helpers),
         operator_key=server.operator_key,
         rows=row_plans(visit.system, visit.workloads),
         seconds=options.seconds,

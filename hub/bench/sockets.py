@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
@@ -39,11 +40,15 @@ def decode(payload: bytes) -> list[Frame]:
     return _many(payload) if payload[:1] == b"[" else [_one(payload)]
 
 
+Decode = Callable[[bytes], list[Any]]
+
+
 class Socket(WSListener):  # type: ignore[misc,unused-ignore]
     """One connected client. `handler` gets the frames of each WebSocket message, on the loop, in order."""
 
-    def __init__(self, handler: Handler, ready: str | None) -> None:
+    def __init__(self, handler: Handler, ready: str | None, decode: Decode) -> None:
         self._handler = handler
+        self._decode = decode
         self._ready_type = ready
         self.ready = asyncio.get_running_loop().create_future()
         self.is_open = False
@@ -62,7 +67,7 @@ class Socket(WSListener):  # type: ignore[misc,unused-ignore]
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if frame.msg_type is WSMsgType.TEXT:
-            frames = decode(frame.get_payload_as_bytes())
+            frames = self._decode(frame.get_payload_as_bytes())
             if not self.ready.done() and any(each.type == self._ready_type for each in frames):
                 self.ready.set_result(None)
             self._handler(frames)
@@ -86,10 +91,12 @@ class Socket(WSListener):  # type: ignore[misc,unused-ignore]
             self._transport.disconnect(False)
 
 
-async def connect(address: Address, handler: Handler) -> Socket:
-    """A socket that is live. Raises OSError, picows' handshake error, or TimeoutError when it does not get there."""
+async def connect(address: Address, handler: Handler, *, decode: Decode = decode) -> Socket:
+    """A socket that is live; `decode` is for who looks at more of the frames.
+
+    Raises OSError, picows' handshake error, or TimeoutError when it does not get there."""
     _, listener = await ws_connect(
-        lambda: Socket(handler, address.ready),
+        lambda: Socket(handler, address.ready, decode),
         address.url,
         extra_headers=dict(address.headers),
         websocket_handshake_timeout=OPEN_TIMEOUT,

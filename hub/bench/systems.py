@@ -1,19 +1,25 @@
-"""The systems under test: how each is started on a free loopback port, pinned to one core, and stopped again."""
+"""The systems under test: how each is started on a free loopback port, pinned to one core, and stopped again.
+
+Those of W7 are several processes each, and are left to the machine's scheduler.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVERS = ("daphne", "uvicorn")
 START_SECONDS = 60.0
 OPERATOR = "bench-operator"
+REDIS = "redis-server"
+WORKERS = 2
 
 
 class System(Struct, frozen=True, kw_only=True):
@@ -32,19 +40,26 @@ class System(Struct, frozen=True, kw_only=True):
     rows: dict[str, bool]
     workloads: frozenset[str]
     is_hub: bool = False
+    kind: Literal["asgi", "embedded", "workers"] = "asgi"
     environment: Mapping[str, str] = {}
+
+    @property
+    def pinned(self) -> bool:
+        return self.kind == "asgi"
 
 
 class Server(Struct, frozen=True):
-    """A running server: answering on 127.0.0.1."""
+    """A running server: answering on 127.0.0.1. `helpers` are its further processes."""
 
     port: int
     pid: int
     operator_key: str | None
+    helpers: Sequence[int] = ()
 
 
 _ALWAYS = frozenset({"w1x1", "w1x8", "w1x64", "w2", "w2steady", "w3", "w5"})
 # The tutorial chat does not reach 300 msg/s, and would need half a minute to work off 64 full windows.
+_TRACES = frozenset({"w7", "w7full"})
 _TUTORIAL = _ALWAYS - {"w1x64", "w2steady"} | {"w4"}
 
 SYSTEMS: dict[str, System] = {
@@ -87,9 +102,33 @@ SYSTEMS: dict[str, System] = {
             workloads=_ALWAYS | {"w4"},
             is_hub=True,
         ),
+        System(
+            name="embedded",
+            title="Session Hub, `manage.py serve`, SQLite FULL, one worker of 4 threads",
+            application="hub.asgi:application",
+            rows={"embedded": False},
+            workloads=_TRACES,
+            is_hub=True,
+            kind="embedded",
+        ),
+        System(
+            name="workers",
+            title="Session Hub, SQLite FULL, Redis, 2 workers of 2 processes",
+            application="hub.asgi:application",
+            rows={"workers": False},
+            workloads=_TRACES,
+            is_hub=True,
+            kind="workers",
+        ),
     )
 }
-DEFAULT_SYSTEMS = ("raw", "channels", "tutorial", "hub")
+
+
+def default_systems() -> list[str]:
+    """What is measured unless somebody says otherwise: Redis only where there is one."""
+    names = ["raw", "channels", "tutorial", "hub", "embedded"]
+    return [*names, "workers"] if shutil.which(REDIS) else names
+
 
 ROW_TITLES = {
     row: system.title + (", `batch=1`" if batched else "")
@@ -124,24 +163,40 @@ def serving(system: System, server: str, directory: Path, *, core: int | None, b
     """Run `system` with its data in `directory`. Raises RuntimeError, with its log's end, when it does not start."""
     directory.mkdir(parents=True)
     environment = clean_environment() | dict(system.environment) | _settings(system, directory, backlog)
+    port, redis_port = free_port(), free_port()
+    if system.kind == "workers":
+        environment["REDIS_URL"] = f"redis://127.0.0.1:{redis_port}/0"
     operator_key = _prepare_hub(environment, directory) if system.is_hub else None
-    port = free_port()
-    log = directory / "server.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command(server, system.application, port),
-            cwd=ROOT,
-            env=environment,
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-        )
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, arguments: Sequence[str]) -> Path:
+        log = directory / f"{name}.log"
+        with log.open("wb") as output:
+            processes.append(
+                subprocess.Popen(
+                    arguments, cwd=ROOT, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                )
+            )
+        return log
+
     try:
-        pin(process.pid, core)
-        _await_ready(process, port, "/readyz" if system.is_hub else None, log)
-        yield Server(port, process.pid, operator_key)
+        if system.kind == "workers":
+            redis = start("redis", [REDIS, "--port", str(redis_port), "--bind", "127.0.0.1", "--save", ""])
+            _await_ready(processes[0], redis_port, None, redis)
+            for number in range(WORKERS):
+                log = start(f"worker{number}", worker_command(number))
+                _await_line(processes[-1], " ready.", log)
+        if system.kind == "embedded":
+            log = start("server", serve_command(port, directory))
+        else:
+            log = start("server", command(server, system.application, port))
+        pin(processes[-1].pid, core)
+        _await_ready(processes[-1], port, "/readyz" if system.is_hub else None, log)
+        helpers = [process.pid for process in processes[:-1]]
+        yield Server(port, processes[-1].pid, operator_key, helpers)
     finally:
-        _stop(process)
+        for process in reversed(processes):
+            _stop(process)
 
 
 def command(server: str, application: str, port: int) -> list[str]:
@@ -151,6 +206,17 @@ def command(server: str, application: str, port: int) -> list[str]:
     return [
         sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning",
         "--no-access-log", "--ws", "websockets-sansio", "--ws-per-message-deflate", "false", application,
+    ]  # fmt: skip
+
+
+def serve_command(port: int, directory: Path) -> list[str]:
+    return [sys.executable, "manage.py", "serve", "--port", str(port), "--data", str(directory)]
+
+
+def worker_command(number: int) -> list[str]:
+    return [
+        sys.executable, "-m", "celery", "-A", "hub", "worker", "--loglevel", "INFO", "--concurrency", "2",
+        "--without-gossip", "--without-mingle", "-n", f"bench{number}@localhost",
     ]  # fmt: skip
 
 
@@ -172,6 +238,7 @@ def _settings(system: System, directory: Path, backlog: int) -> dict[str, str]:
         "HUB_DATA_DIR": str(directory),
         "HUB_RATE_MESSAGES": "0",
         "HUB_RATE_SESSIONS": "0",
+        "HUB_SECRET_KEY": secrets.token_urlsafe(48),
     }
 
 
@@ -199,6 +266,15 @@ def _await_ready(process: subprocess.Popen[bytes], port: int, path: str | None, 
             return
         time.sleep(0.05)
     raise RuntimeError(f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _await_line(process: subprocess.Popen[bytes], text: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        if text in log.read_text(errors="replace"):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"a worker did not start:\n{log.read_text(errors='replace')[-2000:]}")
 
 
 def _answers(port: int, path: str | None) -> bool:

@@ -18,6 +18,8 @@ from hub.bench.sockets import Address, connect
 
 BACKLOG_WINDOW = 256
 PARALLEL_CALLS = 8
+EXECUTOR = "bench-executor"
+EMPTY = "python:hub.bench.executors:empty"
 
 
 class Room(Struct, frozen=True):
@@ -88,7 +90,16 @@ class Hub:
 
     async def rooms(self, rooms: int, receivers: int) -> list[Room]:
         await self._ensure_agents(["bench-sender", *(_receiver(number) for number in range(receivers))])
-        return await asyncio.gather(*(self._room(receivers) for _ in range(rooms)))
+        names = [_receiver(number) for number in range(receivers)]
+        return await asyncio.gather(*(self._room(names) for _ in range(rooms)))
+
+    async def trace_rooms(self, rooms: int) -> list[Address]:
+        """The sender's address in so many new sessions, in which an executor that does nothing runs what is asked."""
+        await self._ensure_agents(["bench-sender", EXECUTOR])
+        changed = await self._call("PATCH", f"/agents/{EXECUTOR}", self._operator_key, {"executor": EMPTY})
+        if changed.status_code != 200:
+            raise RuntimeError(f"PATCH /agents/{EXECUTOR}: {changed.status_code} {changed.text[:300]}")
+        return [(await self._room([EXECUTOR], busy_policy="parallel")).sender for _ in range(rooms)]
 
     async def backlog(self, messages: int) -> Address:
         if self._backlog is None:
@@ -107,12 +118,11 @@ class Hub:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _room(self, receivers: int) -> Room:
-        names = [_receiver(number) for number in range(receivers)]
+    async def _room(self, names: Sequence[str], **options: str) -> Room:
         session = await self._post(
             "/sessions",
             self._keys["bench-sender"],
-            {"participants": ["bench-sender", *names], "timeout_seconds": None},
+            {"participants": ["bench-sender", *names], "timeout_seconds": None, **options},
         )
         url = f"{self._sockets}/{session['session_id']}/stream" + ("?batch=1" if self._batched else "")
         return Room(self._address(url, "bench-sender"), [self._address(url, name) for name in names])

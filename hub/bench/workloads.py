@@ -23,6 +23,8 @@ DESCRIPTIONS = {
     "w3": "deliveries per second from one sender to 50 receivers",
     "w4": "20,000 unread: connect → the last one received",
     "w5": "2,000 idle sockets, two to a session: memory per socket, connects per second, CPU of the server meanwhile",
+    "w7": "traces of an executor that does nothing: ack → running and ack → result, one at a time; and 64 in flight over 8 "
+    "sessions: traces per second, processor time of all the hub's processes per trace",
 }
 W4_MESSAGES = 20_000
 W5_SOCKETS = 2_000
@@ -36,6 +38,7 @@ class Run(Struct, frozen=True, kw_only=True):
     row: str
     target: Target
     server_pid: int
+    helper_pids: Sequence[int] = ()
     batched: bool
     seconds: float
     warm_seconds: float
@@ -79,7 +82,7 @@ async def throughput(run: Run, workload: str, *, lanes: int, receivers: int = 1)
     problems = await _settle(connected)
     for each in connected:
         each.close()
-    return _sample(
+    return sample(
         run,
         workload,
         spent,
@@ -134,7 +137,7 @@ async def one_at_a_time(run: Run, *, messages: int = 600) -> Sample:
     spent = stop()
     problems = await _settle(connected)
     connected[0].close()
-    return _sample(run, "w2", spent, problems, **_latencies(received.seconds, acked.seconds))
+    return sample(run, "w2", spent, problems, **_latencies(received.seconds, acked.seconds))
 
 
 async def steady(run: Run, *, rate: int = 300, lanes: int = 16) -> Sample:
@@ -163,7 +166,7 @@ async def steady(run: Run, *, rate: int = 300, lanes: int = 16) -> Sample:
         [seconds for watch in received for seconds in watch.seconds],
         [seconds for watch in acked for seconds in watch.seconds],
     )
-    return _sample(run, "w2steady", spent, problems, **latencies, late_p99_ms=percentile(late, 0.99) * 1e3)
+    return sample(run, "w2steady", spent, problems, **latencies, late_p99_ms=percentile(late, 0.99) * 1e3)
 
 
 async def replay(run: Run) -> Sample:
@@ -196,7 +199,7 @@ async def replay(run: Run) -> Sample:
         spent = stop()
         socket.cut()
     problems = [f"{receiver.misordered} replayed out of order or doubled"] if receiver.misordered else []
-    return _sample(
+    return sample(
         run,
         "w4",
         spent,
@@ -229,7 +232,7 @@ async def idle(run: Run, *, parallel: int = 50) -> Sample:
     lost = sum(not socket.is_open for socket in sockets)
     for socket in sockets:
         socket.cut()
-    return _sample(
+    return sample(
         run,
         "w5",
         spent,
@@ -329,7 +332,8 @@ def _latencies(received: Sequence[float], acked: Sequence[float]) -> dict[str, f
     }
 
 
-def _sample(run: Run, workload: str, spent: meter.Spent, problems: Sequence[str], **values: float) -> Sample:
+def sample(run: Run, workload: str, spent: meter.Spent, problems: Sequence[str], **values: float) -> Sample:
+    """What one run of a workload has found."""
     return Sample(
         row=run.row,
         workload=workload,

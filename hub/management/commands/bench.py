@@ -1,4 +1,4 @@
-"""`manage.py bench`: W1–W5 against the hub and the baselines, on this machine, in this run."""
+"""`manage.py bench`: W1–W5 and W7 against the hub and the baselines, on this machine, in this run."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("workloads", nargs="*", metavar="w1…w5", help="which workloads (default: all)")
+        parser.add_argument("workloads", nargs="*", metavar="w1…w7", help="which workloads (default: all)")
         parser.add_argument(
             "--quick", action="store_true", help="one short repetition: shows that it runs, not how fast"
         )
         parser.add_argument(
             "--server", choices=systems.SERVERS, default="daphne", help="the ASGI server under all systems"
         )
-        parser.add_argument(
-            "--systems", nargs="+", choices=list(systems.SYSTEMS), default=list(systems.DEFAULT_SYSTEMS)
-        )
+        parser.add_argument("--systems", nargs="+", choices=list(systems.SYSTEMS), default=systems.default_systems())
         parser.add_argument("--repetitions", type=int, default=3, help="medians are of so many (default 3)")
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the samples there, too")
 
