@@ -54,12 +54,13 @@ class LockedSession:
         ended = False
         for draft in drafts if self.lives else ():
             draft.ends_trace = trace.public_id
-            ended = self._post(draft) or ended
+            ended = self.post(draft) or ended
         if not ended:
             close_trace(session_pk=self.session_pk, trace_id=trace.public_id, changes=self.changes)
         return self.lives
 
-    def _post(self, draft: Draft) -> bool:
+    def post(self, draft: Draft) -> bool:
+        """Append a message of a trace; False when the session has ended."""
         for _ in range(3):
             outcome = append([draft], self.changes)[0]
             if isinstance(outcome, Stored) and not outcome.duplicate:
