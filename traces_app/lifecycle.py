@@ -60,11 +60,14 @@ class LockedSession:
         return self.lives
 
     def post(self, draft: Draft) -> bool:
-        """Append a message of a trace; False when the session has ended."""
+        """Append a message of a trace; False where there is nothing to append (any more)."""
         for _ in range(3):
             outcome = append([draft], self.changes)[0]
-            if isinstance(outcome, Stored) and not outcome.duplicate:
-                return True
+            if isinstance(outcome, Stored):
+                if not outcome.duplicate:
+                    return True
+                if outcome.message.trace_id == draft.trace_id:
+                    return False  # this very answer was posted while the trace still ran
             if isinstance(outcome, Invalid) and outcome.details.get("field") == "reply_to":
                 draft.reply_to = None  # the agent was away and may not see the request any more
             elif isinstance(outcome, Stored | Conflict):
