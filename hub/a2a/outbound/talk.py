@@ -89,6 +89,8 @@ class Talk:
                             return
             except EXPECTED as error:
                 trouble = trouble_of(error)
+            if trouble is None and self._request is not None:  # it answered, and named no task
+                trouble = Trouble("remote_unreachable", "The remote agent's answer broke off at once.", retry=True)
             if trouble is not None and not self._passes(trouble):
                 raise trouble
             if time.monotonic() - heard_at > self._retry_seconds:
@@ -113,8 +115,10 @@ class Talk:
             state, task_id = event.task.status.state, event.task.id
         elif kind == "status_update":
             state, task_id = event.status_update.status.state, event.status_update.task_id
-        else:
+        elif kind == "artifact_update":
             state, task_id = None, event.artifact_update.task_id
+        else:
+            raise Trouble("remote_protocol", "What the remote agent answered is not A2A (an event without content).")
         if task_id:
             self._task_id = task_id
             self._request = None  # it has arrived

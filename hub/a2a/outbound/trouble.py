@@ -73,6 +73,7 @@ _ERRORS: tuple[tuple[type[BaseException], str], ...] = (
     (ParseError, "remote_protocol"),
 )
 EXPECTED: tuple[type[BaseException], ...] = (
+    Trouble,
     A2AClientError,
     a2a.A2AError,
     httpx.HTTPError,
@@ -81,7 +82,7 @@ EXPECTED: tuple[type[BaseException], ...] = (
     KeyError,
     *(kind for kind, _ in _ERRORS),
 )
-"""What a conversation with a remote may raise; the last three of the first six are the SDK reading nonsense."""
+"""What a conversation with a remote may raise. ValueError, TypeError and KeyError are the SDK reading nonsense."""
 
 
 def trouble_of(error: BaseException) -> Trouble:
