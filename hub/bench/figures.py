@@ -17,6 +17,7 @@ WORKLOADS: dict[str, tuple[str, ...]] = {
     "w4": ("w4",),
     "w5": ("w5",),
     "w7": ("w7", "w7full"),
+    "w8": ("w8",),
 }
 """What may be asked for, and the workloads it stands for."""
 

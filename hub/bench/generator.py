@@ -12,10 +12,10 @@ from importlib.util import find_spec
 
 import msgspec
 
-from hub.bench import traces
+from hub.bench import growth, traces
 from hub.bench.figures import Sample
 from hub.bench.targets import Baseline, Hub, Target
-from hub.bench.workloads import RUNNERS, W4_MESSAGES, W5_SOCKETS, Run
+from hub.bench.workloads import RUNNERS, W4_MESSAGES, W5_SOCKETS, W8_HISTORIES, Run
 
 
 class RowPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +38,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     warm_seconds: float = 0.3
     backlog: int = W4_MESSAGES
     idle_sockets: int = W5_SOCKETS
+    histories: tuple[int, int] = W8_HISTORIES
+    database: str | None = None
     time_limit: float = 120.0
 
 
@@ -54,6 +56,8 @@ async def generate(plan: Plan) -> None:
             warm_seconds=plan.warm_seconds,
             backlog=plan.backlog,
             idle_sockets=plan.idle_sockets,
+            histories=plan.histories,
+            database=plan.database,
         )
         for workload in row.workloads:
             sample = await _measured(run, workload, plan.time_limit)
@@ -64,7 +68,7 @@ async def generate(plan: Plan) -> None:
 async def _measured(run: Run, workload: str, time_limit: float) -> Sample:
     try:
         async with asyncio.timeout(time_limit):
-            return await {**RUNNERS, **traces.RUNNERS}[workload](run)
+            return await {**RUNNERS, **traces.RUNNERS, **growth.RUNNERS}[workload](run)
     except Exception as error:  # one workload that breaks must not take the others' figures with it
         problem = f"{type(error).__name__}: {error}"[:500]
         return Sample(row=run.row, workload=workload, values={}, problems=(problem,))

@@ -19,10 +19,11 @@ class Sender(Protocol):
 
 
 class Receiver:
-    """Counts one receiver's messages and notices any that is not the next one."""
+    """Counts one receiver's messages and notices any that is not the next one after sequence `after`."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
         self.received = 0
+        self._after = after
         self.misordered = 0
         self.errors: Counter[str] = Counter()
 
@@ -30,7 +31,7 @@ class Receiver:
         for frame in frames:
             if frame.type == "message":
                 self.received += 1
-                if frame.sequence != self.received:
+                if frame.sequence != self._after + self.received:
                     self.misordered += 1
             elif frame.type == "error":
                 self.errors[frame.code or "?"] += 1
@@ -39,7 +40,7 @@ class Receiver:
 class Lane:
     """Keeps `window` messages in flight from the moment that `run` is called until `stop`, or until `limit` were sent.
 
-    With `batched`, what the window allows at one moment travels as one array.
+    With `batched`, what the window allows at one moment travels as one array. `after`: the room's last sequence so far.
     """
 
     def __init__(
@@ -50,11 +51,12 @@ class Lane:
         window: int = WINDOW,
         batched: bool = False,
         limit: int | None = None,
+        after: int = 0,
     ) -> None:
         self.sent = 0
         self.acked = 0
         self.errors: Counter[str] = Counter()
-        self.receivers = [Receiver() for _ in range(receivers)]
+        self.receivers = [Receiver(after) for _ in range(receivers)]
         self._encode = encode
         self._window = window
         self._batched = batched

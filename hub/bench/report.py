@@ -45,6 +45,10 @@ COLUMNS = (
     Column(title="ack→result p50 ms", workload="w7", value="result_p50_ms", digits=1, ratio=False),
     Column(title="W7 traces/s", workload="w7full", value="traces_per_second", ratio=False),
     Column(title="CPU ms/trace", workload="w7full", value="cpu_ms_per_trace", digits=1, ratio=False),
+    Column(title="W8 10⁴ CPU µs/msg", workload="w8", value="short_cpu_us", ratio=False),
+    Column(title="10⁶ CPU µs/msg", workload="w8", value="long_cpu_us", ratio=False),
+    Column(title="W8 10⁴ page ms", workload="w8", value="short_page_ms", digits=2, ratio=False),
+    Column(title="10⁶ page ms", workload="w8", value="long_page_ms", digits=2, ratio=False),
 )
 
 Measure = Callable[[Figures], float | None]
@@ -77,7 +81,7 @@ def _latency_floor(figures: Figures) -> float | None:
 
 
 def goals(server: str) -> tuple[Goal, ...]:
-    """The goals for W1–W5 and W7 on this ASGI server."""
+    """The goals for W1–W5, W7 and W8 on this ASGI server."""
     messages, deliveries = "messages_per_second", "deliveries_per_second"
     return (
         Goal(title="W1 ×8 ÷ raw relay", measure=_ratio("w1x8", messages, HUB, RAW),
@@ -108,6 +112,8 @@ def goals(server: str) -> tuple[Goal, ...]:
              bound=50, sense="at most"),
         Goal(title="W7 traces/s, Redis, 2 workers", measure=_value("w7full", "traces_per_second", WORKERS),
              bound=200, sense="at least"),
+        Goal(title="W8 CPU per message, 10⁶ ÷ 10⁴", measure=_value("w8", "cpu_growth", HUB), bound=1.1, sense="at most"),
+        Goal(title="W8 page of 50, 10⁶ ÷ 10⁴", measure=_value("w8", "page_growth", HUB), bound=1.1, sense="at most"),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from hub.bench import disk, systems
 from hub.bench.figures import Sample
 from hub.bench.generator import Plan, RowPlan
 from hub.bench.systems import System
-from hub.bench.workloads import W4_MESSAGES, W5_SOCKETS
+from hub.bench.workloads import W4_MESSAGES, W5_SOCKETS, W8_HISTORIES
 
 ALONE = "w5"
 """This workload gets a server of its own: memory that another one gave back would hide what it measures."""
@@ -35,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     warm_seconds: float = 0.3
     backlog: int = W4_MESSAGES
     idle_sockets: int = W5_SOCKETS
+    histories: tuple[int, int] = W8_HISTORIES
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -101,6 +102,8 @@ def _plan(options: Options, visit: Visit, server: systems.Server) -> Plan:
         warm_seconds=options.warm_seconds,
         backlog=options.backlog,
         idle_sockets=options.idle_sockets,
+        histories=options.histories,
+        database=server.database,
     )
 
 

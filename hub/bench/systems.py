@@ -49,12 +49,13 @@ class System(Struct, frozen=True, kw_only=True):
 
 
 class Server(Struct, frozen=True):
-    """A running server: answering on 127.0.0.1. `helpers` are its further processes."""
+    """A running server: answering on 127.0.0.1. `helpers` are its further processes, `database` a hub's SQLite file."""
 
     port: int
     pid: int
     operator_key: str | None
     helpers: Sequence[int] = ()
+    database: str | None = None
 
 
 _ALWAYS = frozenset({"w1x1", "w1x8", "w1x64", "w2", "w2steady", "w3", "w5"})
@@ -99,7 +100,7 @@ SYSTEMS: dict[str, System] = {
             title="Session Hub, SQLite FULL",
             application="hub.asgi:application",
             rows={"hub": False, "hub+batch": True},
-            workloads=_ALWAYS | {"w4"},
+            workloads=_ALWAYS | {"w4", "w8"},
             is_hub=True,
         ),
         System(
@@ -193,7 +194,8 @@ def serving(system: System, server: str, directory: Path, *, core: int | None, b
         pin(processes[-1].pid, core)
         _await_ready(processes[-1], port, "/readyz" if system.is_hub else None, log)
         helpers = [process.pid for process in processes[:-1]]
-        yield Server(port, processes[-1].pid, operator_key, helpers)
+        database = str(_database(directory)) if system.is_hub else None
+        yield Server(port, processes[-1].pid, operator_key, helpers, database)
     finally:
         for process in reversed(processes):
             _stop(process)
@@ -230,11 +232,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _database(directory: Path) -> Path:
+    return directory / "hub.sqlite3"
+
+
 def _settings(system: System, directory: Path, backlog: int) -> dict[str, str]:
     if not system.is_hub:
         return {"BENCH_DATABASE": str(directory / "chat.sqlite3"), "BENCH_BACKLOG": str(backlog)}
     return {
-        "DATABASE_URL": f"sqlite:///{directory / 'hub.sqlite3'}",
+        "DATABASE_URL": f"sqlite:///{_database(directory)}",
         "HUB_DATA_DIR": str(directory),
         "HUB_RATE_MESSAGES": "0",
         "HUB_RATE_SESSIONS": "0",

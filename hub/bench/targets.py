@@ -115,6 +115,14 @@ class Hub:
             self._backlog = room.receivers[0]
         return self._backlog
 
+    async def page(self, session_id: str, *, before: int, limit: int) -> None:
+        """Read a page of a session's history, as its sender."""
+        path = f"/sessions/{session_id}/messages?before={before}&limit={limit}"
+        answer = await self._call("GET", path, self._keys["bench-sender"])
+        found = len(answer.json()["messages"]) if answer.status_code == 200 else 0
+        if found != limit:
+            raise RuntimeError(f"GET {path}: {answer.status_code}, {found} messages")
+
     async def aclose(self) -> None:
         await self._http.aclose()
 

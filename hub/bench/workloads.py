@@ -25,15 +25,20 @@ DESCRIPTIONS = {
     "w5": "2,000 idle sockets, two to a session: memory per socket, connects per second, CPU of the server meanwhile",
     "w7": "traces of an executor that does nothing: ack → running and ack → result, one at a time; and 64 in flight over 8 "
     "sessions: traces per second, processor time of all the hub's processes per trace",
+    "w8": "W1 ×1 and a page of 50 in a session that holds 10,000 messages and in one that holds 1,000,000, in turns",
 }
 W4_MESSAGES = 20_000
 W5_SOCKETS = 2_000
+W8_HISTORIES = (10_000, 1_000_000)
 SETTLE_SECONDS = 20.0
 STALL_SECONDS = 3.0
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """What a workload needs to know. `seconds` is the counted span, after a warm-up of `warm_seconds`."""
+    """What a workload needs to know. `seconds` is the counted span, after a warm-up of `warm_seconds`.
+
+    `database` is the path of a hub's SQLite file.
+    """
 
     row: str
     target: Target
@@ -44,6 +49,8 @@ class Run(Struct, frozen=True, kw_only=True):
     warm_seconds: float
     backlog: int = W4_MESSAGES
     idle_sockets: int = W5_SOCKETS
+    histories: tuple[int, int] = W8_HISTORIES
+    database: str | None = None
 
 
 Workload = Callable[[Run], Awaitable[Sample]]
@@ -63,7 +70,7 @@ class Connected(Struct):
 
 async def throughput(run: Run, workload: str, *, lanes: int, receivers: int = 1) -> Sample:
     """W1 and W3: full windows on all lanes, counted over a span after the warm-up."""
-    connected = [await _open(run, room) for room in await run.target.rooms(lanes, receivers)]
+    connected = [await open_lane(run, room) for room in await run.target.rooms(lanes, receivers)]
     gc.collect()
     gc.freeze()
     for each in connected:
@@ -79,7 +86,7 @@ async def throughput(run: Run, workload: str, *, lanes: int, receivers: int = 1)
 
     for each in connected:
         each.lane.stop()
-    problems = await _settle(connected)
+    problems = await settle(connected)
     for each in connected:
         each.close()
     return sample(
@@ -135,7 +142,7 @@ async def one_at_a_time(run: Run, *, messages: int = 600) -> Sample:
     except TimeoutError:
         pass  # told by the lane's problems: a send without its ack, or a delivery missing
     spent = stop()
-    problems = await _settle(connected)
+    problems = await settle(connected)
     connected[0].close()
     return sample(run, "w2", spent, problems, **_latencies(received.seconds, acked.seconds))
 
@@ -159,7 +166,7 @@ async def steady(run: Run, *, rate: int = 300, lanes: int = 16) -> Sample:
         acked[turn].start()
         connected[turn].lane.send_one(connected[turn].sender)
     spent = stop()
-    problems = await _settle(connected)
+    problems = await settle(connected)
     for each in connected:
         each.close()
     latencies = _latencies(
@@ -273,8 +280,9 @@ class Stopwatch:
                 self.seconds.append(now - self._running.popleft())
 
 
-async def _open(run: Run, room: Room) -> Connected:
-    lane = Lane(run.target.encode, receivers=len(room.receivers), batched=run.batched)
+async def open_lane(run: Run, room: Room, *, after: int = 0) -> Connected:
+    """A lane with its sockets live, in a room whose last sequence is `after`."""
+    lane = Lane(run.target.encode, receivers=len(room.receivers), batched=run.batched, after=after)
     receivers = [
         await connect(address, receiver.on_frames)
         for address, receiver in zip(room.receivers, lane.receivers, strict=True)
@@ -297,7 +305,7 @@ async def _open_timed(run: Run, room: Room, received: Stopwatch, acked: Stopwatc
     return Connected(lane, await connect(room.sender, on_sender_frames), [receiver])
 
 
-async def _settle(connected: Sequence[Connected]) -> list[str]:
+async def settle(connected: Sequence[Connected]) -> list[str]:
     """Wait until all that was sent has arrived, or nothing has come for a while; what is wrong then."""
     deadline = time.perf_counter() + SETTLE_SECONDS
     progress, moved = _progress(connected), time.perf_counter()

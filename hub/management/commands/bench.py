@@ -1,4 +1,4 @@
-"""`manage.py bench`: W1–W5 and W7 against the hub and the baselines, on this machine, in this run."""
+"""`manage.py bench`: W1–W5, W7 and W8 against the hub and the baselines, on this machine, in this run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("workloads", nargs="*", metavar="w1…w7", help="which workloads (default: all)")
+        parser.add_argument("workloads", nargs="*", metavar="w1…w8", help="which workloads (default: all)")
         parser.add_argument(
             "--quick", action="store_true", help="one short repetition: shows that it runs, not how fast"
         )
@@ -46,7 +46,13 @@ class Command(BaseCommand):
         )
         if options["quick"]:
             chosen = msgspec.structs.replace(
-                chosen, repetitions=1, seconds=0.4, warm_seconds=0.1, backlog=2_000, idle_sockets=200
+                chosen,
+                repetitions=1,
+                seconds=0.4,
+                warm_seconds=0.1,
+                backlog=2_000,
+                idle_sockets=200,
+                histories=(1_000, 10_000),
             )
         try:
             samples, commit_ms = runner.run(chosen, self.stderr.write)

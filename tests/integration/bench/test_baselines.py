@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hub.bench import growth
 from hub.bench.disk import commit_milliseconds
 from hub.bench.figures import Sample
 from hub.bench.systems import SYSTEMS, serving
-from hub.bench.targets import Baseline
+from hub.bench.targets import Baseline, Hub
 from hub.bench.workloads import RUNNERS, Run
 
 
@@ -67,6 +68,32 @@ def test_idle_sockets_are_all_open_when_they_are_counted(tmp_path: Path) -> None
     sample = measure("raw", tmp_path, ["w5"])["w5"]
     assert sample.problems == ()
     assert sample.values["connects_per_second"] > 0
+
+
+def test_beside_a_history_the_hub_numbers_on_and_nothing_of_it_is_unread(tmp_path: Path) -> None:
+    with serving(SYSTEMS["hub"], "daphne", tmp_path / "hub", core=None, backlog=0) as server:
+        assert server.operator_key is not None
+        target = Hub(server.port, server.operator_key, batched=False)
+
+        async def run() -> Sample:
+            chosen = Run(
+                row="hub",
+                target=target,
+                server_pid=server.pid,
+                batched=False,
+                seconds=0.2,
+                warm_seconds=0.05,
+                histories=(100, 1_000),
+                database=server.database,
+            )
+            try:
+                return await growth.growth(chosen)
+            finally:
+                await target.aclose()
+
+        sample = asyncio.run(run())
+    assert sample.problems == ()  # a receiver takes the message after the history for its first
+    assert {"short_cpu_us", "long_cpu_us", "cpu_growth", "page_growth"} <= sample.values.keys()
 
 
 def test_a_server_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> None:

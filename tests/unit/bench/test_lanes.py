@@ -100,3 +100,9 @@ def test_one_websocket_message_holds_one_frame_or_an_array_of_them() -> None:
     both = decode(b'[{"type":"message","sequence":1},{"type":"error","code":"busy"}]')
     assert both == [Frame("message", sequence=1), Frame("error", code="busy")]
     assert decode(b'{"type":"replay_complete","sequence":null}') == [Frame("replay_complete")]
+
+
+def test_in_a_room_with_a_history_the_next_one_is_the_one_after_it() -> None:
+    lane = Lane(encode, after=10)
+    lane.receivers[0].on_frames([Frame("message", sequence=11), Frame("message", sequence=13)])
+    assert (lane.receivers[0].received, lane.receivers[0].misordered) == (2, 1)
