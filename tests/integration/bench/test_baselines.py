@@ -83,7 +83,7 @@ def test_beside_a_history_the_hub_numbers_on_and_nothing_of_it_is_unread(tmp_pat
                 batched=False,
                 seconds=0.2,
                 warm_seconds=0.05,
-                histories=(100, 1_000),
+                histories=(500, 1_000),
                 database=server.database,
             )
             try:
