@@ -6,19 +6,17 @@ event is both. So every update has a sequence of its own, and a reader can go on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from a2a.types import (
     Artifact,
-    StreamResponse,
     TaskArtifactUpdateEvent,
     TaskState,
     TaskStatusUpdateEvent,
 )
-from a2a.utils.proto_utils import to_stream_response
 
 from hub.a2a import states
 from hub.a2a.models import Question
@@ -155,23 +153,24 @@ def artifact_update(ref: TaskRef, artifact: Artifact, *, append: bool, last: boo
 # For the delivery of push notifications, which reads the same log
 
 
-def updates_after(task_id: str, agent_pk: int, sequence: int) -> tuple[list[tuple[int, StreamResponse]], bool]:
-    """Updates of a task after `sequence` as its streams send them, and whether the task has ended with them."""
+def page_of(task_id: str, agent_pk: int, after: int) -> Page | None:
+    """The updates of a task after a sequence, whosever it is; None for one that is not there."""
     ref = _any_owner(task_id, agent_pk)
-    if ref is None:
-        return [], True
-    page = page_after(ref, sequence)
-    return [(number, to_stream_response(update)) for number, update in page.updates], page.over
+    return None if ref is None else page_after(ref, after)
+
+
+def positions_of(tasks: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The sequence that each task `(task_id, agent's key)` has reached; one that is not there is left out."""
+    ids = [task_id for task_id, _ in tasks]
+    traces = Trace.objects.filter(public_id__in=ids).values_list("public_id", "agent_id", "last_sequence")
+    questions = Question.objects.filter(public_id__in=ids).values_list("public_id", "agent_id", "last_sequence")
+    found = {(task_id, agent_pk): 2 * last + 1 for task_id, agent_pk, last in traces}
+    return found | {(task_id, agent_pk): last for task_id, agent_pk, last in questions}
 
 
 def position_of(task_id: str, agent_pk: int) -> int:
     """The sequence that a task has reached; 0 for one that is not there."""
-    ref = _any_owner(task_id, agent_pk)
-    if ref is None:
-        return 0
-    if ref.is_trace:
-        return int(2 * Trace.objects.values_list("last_sequence", flat=True).get(pk=ref.pk) + 1)
-    return int(Question.objects.values_list("last_sequence", flat=True).get(pk=ref.pk))
+    return positions_of([(task_id, agent_pk)]).get((task_id, agent_pk), 0)
 
 
 def _any_owner(task_id: str, agent_pk: int) -> TaskRef | None:
@@ -190,4 +189,4 @@ def _any_owner(task_id: str, agent_pk: int) -> TaskRef | None:
     return TaskRef(is_trace, pk, task_id, context_id, session_pk, session_id, agent_pk, owner_pk, sequence)
 
 
-__all__ = ["RESULT", "Page", "Update", "artifact_update", "page_after", "position_of", "updates_after"]
+__all__ = ["RESULT", "Page", "Update", "artifact_update", "page_after", "page_of", "position_of", "positions_of"]

@@ -13,16 +13,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from a2a.types import TaskState
+from a2a.types import TaskPushNotificationConfig, TaskState
 
-from hub.a2a import addresses
+from hub.a2a import addresses, pushes
 from hub.a2a.push import outbox, sending
 from hub.a2a.push.models import PushConfig, PushNotification
 from hub.a2a.push.sending import signature
+from hub.a2a.tasks import find_task
 from sessions_app.db import utc_now
 from sessions_app.models import Agent
 from tests import push_source
+from tests.integration.traces.conftest import Talk
 from tests.push_source import Source, status
+from traces_app import leases, lifecycle
+from traces_app.executors.contract import Completed
 
 pytestmark = pytest.mark.django_db
 
@@ -310,3 +314,32 @@ def test_what_was_settled_long_ago_is_forgotten(receiver: Receiver) -> None:
     assert PushNotification.objects.exists()
     outbox.purge(utc_now() + timedelta(days=8))
     assert not PushNotification.objects.exists()
+
+
+def test_what_happens_to_a_trace_is_told_as_its_streams_tell_it(receiver: Receiver, settings: Any) -> None:
+    """The hub's own tasks: configured by an A2A client, made of the trace's event log."""
+    settings.HUB_A2A_PUSH_SOURCE = "hub.a2a.updates"
+    settings.HUB_A2A_PUSH_TASK = "hub.a2a.tasks.task_proto"
+    talk = Talk("bob")
+    trace = talk.ask("count words")
+    ref = find_task(trace.public_id, talk.agents["alice"].pk, talk.agents["bob"].pk)
+    pushes.save(ref, TaskPushNotificationConfig(url=receiver.url, id="new"), "1.0")
+    pushes.save(ref, TaskPushNotificationConfig(url=f"{receiver.url}/old", id="old"), "0.3")
+    claimed = leases.claim(trace.pk, "worker")
+    assert claimed is not None
+    work()
+    lifecycle.complete(claimed, Completed("two words"))
+    work()
+    work()
+    told = [json.loads(body) for _, body in receiver.got]
+    new = [event for event in told if "kind" not in event]
+    assert [event.get("statusUpdate", {}).get("status", {}).get("state") for event in new] == [
+        "TASK_STATE_WORKING",
+        None,
+        "TASK_STATE_COMPLETED",
+    ]
+    assert new[1]["artifactUpdate"]["artifact"]["parts"] == [{"text": "two words"}]
+    old = [event for event in told if event.get("kind") == "task"]
+    assert [task["status"]["state"] for task in old] == ["working", "completed"]
+    assert not PushConfig.objects.filter(ended=False).exists()
+    assert outbox.collect(utc_now()) == 0
