@@ -31,6 +31,8 @@ class AddressRefused(Exception):
 def check_url(url: str, *, resolve: Resolver | None = None) -> str:
     """Check a URL when it is registered, by what its host resolves to now; returns it. Raises `AddressRefused`."""
     parsed = split_url(url)
+    if _Allowed(settings.HUB_A2A_ALLOW).names(parsed.hostname or ""):
+        return url  # wherever it is, the hub may go there; it need not be up yet
     checked_addresses(parsed.hostname or "", port_of(parsed), scheme=parsed.scheme, resolve=resolve)
     return url
 

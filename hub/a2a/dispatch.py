@@ -16,7 +16,6 @@ from a2a.server.context import ServerCallContext
 from a2a.server.jsonrpc_models import InvalidParamsError as OldInvalidParams
 from a2a.server.jsonrpc_models import InvalidRequestError as OldInvalidRequest
 from a2a.server.jsonrpc_models import JSONRPCError
-from a2a.server.request_handlers.response_helpers import build_error_response
 from a2a.server.routes import DefaultServerCallContextBuilder
 from a2a.server.routes.common import create_event_source_response
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
@@ -30,6 +29,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from hub.a2a.errors import rpc_error
 from hub.a2a.handler import HubHandler
 from hub.a2a.rest import as_told, rest_routes
 
@@ -90,7 +90,7 @@ async def _old_events(request_id: Any, first: Any, stream: AsyncIterator[Any]) -
         async for item in stream:
             yield {"data": item.model_dump_json(by_alias=True, exclude_none=True)}
     except Exception as error:
-        yield {"data": json.dumps(build_error_response(request_id, as_told(error)), ensure_ascii=False)}
+        yield {"data": json.dumps(rpc_error(request_id, as_told(error)), ensure_ascii=False)}
 
 
 def told(error: Any) -> A2AError | JSONRPCError:

@@ -10,11 +10,13 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping, MutableMapping
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
 from a2a.extensions.common import get_requested_extensions
-from a2a.server.request_handlers.response_helpers import build_error_response
+from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
@@ -30,6 +32,7 @@ from hub.a2a import oldest
 from hub.a2a.call import Call
 from hub.a2a.cards import API_KEY_HEADER, PREFIX, REPLAY, card_json, find_card_agent
 from hub.a2a.dispatch import make_application
+from hub.a2a.errors import rpc_error
 from hub.a2a.handler import HubHandler
 from hub.a2a.rest import refused
 from sessions_app.keys import Principal
@@ -44,6 +47,7 @@ from sessions_app.rest.express import AsgiRequest, Receive, Scope, Send, host_is
 from sessions_app.rest.hot import ClientGone
 from sessions_app.rest.metrics import count
 
+STARTED = datetime.now(UTC)  # a card also says what this process speaks, and where
 CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # the second one is that of A2A 0.2 and before
 JSON_TYPES = ("application/json", "application/a2a+json")
 _VERSION = re.compile(r"(1\.0|0\.3)(?:\.\d{1,6})?")
@@ -108,6 +112,7 @@ class Door:
             raise NotFound()
         body, tag = card_json(agent, public_url(scope))
         headers = {"ETag": tag, "Cache-Control": f"public, max-age={settings.HUB_A2A_CARD_SECONDS}"}
+        headers["Last-Modified"] = format_datetime(max(agent.changed_at or agent.created_at, STARTED), usegmt=True)
         headers["Access-Control-Allow-Origin"] = "*"  # it is public, and says where a key is needed
         if _matches(request.headers.get("if-none-match"), tag):
             return Response(status_code=304, headers=headers)
@@ -146,16 +151,16 @@ class Door:
             try:
                 given = read_rpc(body, request.headers)
             except A2AError as error:
-                return JSONResponse(build_error_response(_id_of(body), error))
+                return JSONResponse(rpc_error(_id_of(body), error))
         elif len(body) > FRAME_BYTES:
             return JSONResponse(_shown(413, "The body is too large."), 413)
         elif body and content_type not in JSON_TYPES:
-            raise ContentTypeNotSupportedError("The body is application/a2a+json or application/json.")
+            return not_json()
         query = QueryParams(scope.get("query_string", b""))
         try:
             version = _version(request.headers.get("a2a-version") or query.get("A2A-Version") or "")
         except VersionNotSupportedError as error:
-            return JSONResponse(build_error_response(_id_of(body), error)) if is_rpc else refused(error)
+            return JSONResponse(rpc_error(_id_of(body), error)) if is_rpc else refused(error)
         call.params = given["params"] if given is not None and isinstance(given.get("params"), dict) else dict(query)
         call.protocol = version or "0.3"
         if given is not None and given.get("method") in oldest.METHODS:
@@ -269,6 +274,15 @@ def read_rpc(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     if "params" in given and not isinstance(given["params"], dict):
         raise InvalidRequestError("params is an object.")
     return given
+
+
+def not_json() -> Response:
+    """What a body is in is HTTP's affair, hence its status, 415, as on every door; 400 is for what the parts hold."""
+    payload = build_rest_error_payload(
+        ContentTypeNotSupportedError("The body is application/a2a+json or application/json.")
+    )
+    payload["error"]["code"] = 415
+    return JSONResponse(payload, 415)
 
 
 def _is_id(value: Any) -> bool:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
+from a2a.server.request_handlers.response_helpers import build_error_response
 from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
     InternalError,
     InvalidParamsError,
+    JSONParseError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
@@ -48,6 +51,14 @@ def as_a2a_error(error: BaseException, *, where: str, writing: bool = False) -> 
     if isinstance(refusal, errors.NotFound):
         return TaskNotFoundError()
     return A2A_ERROR[refusal.code](message=_said(refusal), data=_details(refusal))
+
+
+def rpc_error(request_id: Any, error: A2AError) -> dict[str, Any]:
+    """A JSON-RPC error response. (The SDK's own function knows no parse error.)"""
+    if isinstance(error, JSONParseError):
+        return {"jsonrpc": "2.0", "id": request_id, "error": {"code": -32700, "message": JSONParseError.message}}
+    response: dict[str, Any] = build_error_response(request_id, error)
+    return response
 
 
 def _said(refusal: HubError) -> str | None:

@@ -48,7 +48,7 @@ from hub.a2a.following import follow
 from hub.a2a.listing import PAGE_DEFAULT, PAGE_MAX, Wanted, decode_place, encode_place, list_tasks
 from hub.a2a.parts import part_in
 from hub.a2a.questions import cancel_question
-from hub.a2a.tasks import Snapshot, TaskRef, find_task, snapshot
+from hub.a2a.tasks import Snapshot, TaskRef, direct_answer, find_task, snapshot
 from hub.a2a.updates import Update
 from sessions_app.changes import unit_of_work
 from traces_app import lifecycle
@@ -105,7 +105,8 @@ class HubHandler(RequestHandler):
         if not seen.rests and not params.configuration.return_immediately:
             async for _ in follow(call.runtime, call.principal, ref, seen.position, until_it_rests=True):
                 pass
-        return (await self._snapshot(call, ref, history=history)).task
+        seen = await self._snapshot(call, ref, history=history)
+        return direct_answer(seen.task) or seen.task
 
     @hub_errors
     @validate_request_params

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a.server.context import ServerCallContext
-from a2a.server.request_handlers.response_helpers import build_error_response
 from a2a.server.routes.common import create_event_source_response
 from a2a.types import Message, Part, Role, SendMessageRequest, Task, TaskArtifactUpdateEvent, TaskState
 from a2a.utils.errors import A2AError, InvalidParamsError
@@ -23,6 +22,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from starlette.responses import JSONResponse, Response
 
 from hub.a2a.call import Call
+from hub.a2a.errors import rpc_error
 from hub.a2a.handler import HubHandler
 from hub.a2a.rest import as_told
 from hub.a2a.tasks import INTERRUPTED, RESULT, TERMINAL
@@ -68,7 +68,7 @@ async def answer(handler: HubHandler, call: Call, body: Mapping[str, Any]) -> Re
         result = names.seed_answer(task) if asked.bare else names.task(task)
         return JSONResponse({"jsonrpc": "2.0", "id": request_id, "result": result})
     except Exception as error:
-        return JSONResponse(build_error_response(request_id, as_told(error)))
+        return JSONResponse(rpc_error(request_id, as_told(error)))
 
 
 # In
@@ -265,4 +265,4 @@ async def _stream(
         async for item in events:
             yield line(item)
     except A2AError as error:
-        yield {"event": "error", "data": json.dumps(build_error_response(request_id, error), ensure_ascii=False)}
+        yield {"event": "error", "data": json.dumps(rpc_error(request_id, error), ensure_ascii=False)}

@@ -151,7 +151,7 @@ def _trace(ref: TaskRef, task: Task, *, artifacts: bool, origin: bool) -> Shown:
         stamp(task.status, TaskState.TASK_STATE_SUBMITTED, trace.created_at)
         return 2 + 1, None, None
     stamp(task.status, trace_state(trace.status, trace.attempt), trace.changed_at)
-    if (said := _said_of(trace.status, trace.error, trace.pending_input)) is not None:
+    if said := _said_of(trace.status, trace.error, trace.pending_input):
         task.status.message.CopyFrom(said_message(ref, said, trace.last_sequence))
     if artifacts:
         events = TraceEvent.objects.filter(trace_id=ref.pk, type="artifact", sequence__lte=trace.last_sequence)
@@ -188,12 +188,12 @@ def trace_state(status: str, attempt: int) -> TaskState:
     return OF_TRACE[status]
 
 
-def _said_of(status: str, error: Mapping[str, Any] | None, pending: Mapping[str, Any] | None) -> str | None:
+def _said_of(status: str, error: Mapping[str, Any] | None, pending: Mapping[str, Any] | None) -> str:
     if status == FAILED:
         return str((error or {}).get("message") or "")
     if status == WAITING:
         return str((pending or {}).get("question") or "")
-    return None
+    return ""
 
 
 def said_message(ref: TaskRef, text: str, sequence: int) -> Message:
@@ -249,6 +249,28 @@ def add_artifact(known: dict[str, Artifact], artifact: Artifact, *, append: bool
         known[artifact.artifact_id].parts.extend(artifact.parts)
     else:
         known[artifact.artifact_id] = artifact
+
+
+def direct_answer(task: Task) -> Message | None:
+    """The result as a bare message, where its executor says so: each of its parts has `metadata: {"a2a": "message"}`.
+
+    For who waits on a send alone: the task is there, and its streams and `GetTask` show it as any other.
+    """
+    if task.status.state != TaskState.TASK_STATE_COMPLETED or len(task.artifacts) != 1:
+        return None
+    parts = task.artifacts[0].parts
+    if task.artifacts[0].artifact_id != RESULT or not parts:
+        return None
+    if not all(OURS in part.metadata and part.metadata[OURS] == "message" for part in parts):
+        return None
+    message = Message(message_id=f"{task.id}.{RESULT}", context_id=task.context_id, role=Role.ROLE_AGENT)
+    for part in parts:
+        bare = message.parts.add()
+        bare.CopyFrom(part)
+        del bare.metadata[OURS]
+        if not len(bare.metadata):
+            bare.ClearField("metadata")
+    return message
 
 
 # History

@@ -28,6 +28,9 @@ class Agent(models.Model):
     )
     is_active = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    changed_at = models.DateTimeField(
+        auto_now=True, null=True, help_text="what it says of itself; being seen is no change"
+    )
     last_seen = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -167,5 +167,14 @@ async def work_soon() -> None:
         await asyncio.sleep(0.01)
 
 
+async def session_of(peer: Peer) -> str:
+    """The session that another task of the test opens with it."""
+    while True:
+        sessions = (await peer.get("sessions")).json()["sessions"]
+        if sessions:
+            return str(sessions[0]["session_id"])
+        await asyncio.sleep(0.01)
+
+
 async def set_agent(agent_id: str, **columns: Any) -> None:
     await Agent.objects.filter(agent_id=agent_id).aupdate(**columns)

@@ -9,6 +9,7 @@ from tests.integration.inbound.conftest import (
     Peer,
     events_of,
     send_params,
+    session_of,
     set_agent,
     state_of,
     texts_of,
@@ -35,7 +36,7 @@ async def test_an_agent_that_just_answers_has_a_task_as_long_as_its_question_is_
 
 async def test_a_blocking_send_waits_for_the_answer(alice: Peer, bob: Peer) -> None:
     sending = asyncio.create_task(alice.send("bob", "And now?", wait=True))
-    session_id = await _session_of(bob)
+    session_id = await session_of(bob)
     await bob.answer(session_id, "Now")
     task = await sending
     assert (state_of(task), texts_of(task)) == ("completed", ["Now"])
@@ -43,21 +44,12 @@ async def test_a_blocking_send_waits_for_the_answer(alice: Peer, bob: Peer) -> N
 
 async def test_a_stream_is_the_task_then_the_answer_then_the_end(alice: Peer, bob: Peer) -> None:
     streaming = asyncio.create_task(alice.rpc("bob", "SendStreamingMessage", send_params("Tell me")))
-    await bob.answer(await _session_of(bob), "Told")
+    await bob.answer(await session_of(bob), "Told")
     results = [event["result"] for event in events_of(await streaming)]
     assert list(results[0]) == ["task"]
     assert results[1]["artifactUpdate"]["artifact"]["parts"] == [{"text": "Told"}]
     assert state_of(results[2]["statusUpdate"]) == "completed"
     assert len(results) == 3
-
-
-async def _session_of(peer: Peer) -> str:
-    """The session that has just been opened with it."""
-    while True:
-        sessions = (await peer.get("sessions")).json()["sessions"]
-        if sessions:
-            return str(sessions[0]["session_id"])
-        await asyncio.sleep(0.01)
 
 
 async def test_an_executor_makes_the_task_a_trace(alice: Peer, echo: Peer) -> None:
