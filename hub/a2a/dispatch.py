@@ -1,7 +1,7 @@
 """The SDK's dispatchers, and what has to be put right in release 1.3.0 of them. Each repair has a test that fails without it.
 
 - An internal error carries the exception's text; a parse error that of protobuf or json.
-- 0.3: bad params are -32600 instead of -32602; a result that is null is left out.
+- 0.3: bad params are -32600 instead of -32602; a result that is null is left out; a part of an unknown kind is a text.
 - The version is looked for in the header alone (the door has put it there).
 """
 
@@ -62,16 +62,16 @@ class OldAdapter(JSONRPC03Adapter):
 
     @validate_version(constants.PROTOCOL_VERSION_0_3)
     async def _process_streaming_request(self, request_id: Any, request_obj: Any, context: ServerCallContext) -> Any:
-        """The first event before the answer begins, so that a refusal is an answer and no stream."""
-        method = request_obj.method
-        handler = (
-            self.handler.on_message_send_stream if method == "message/stream" else self.handler.on_subscribe_to_task
+        """In 0.3 a stream's refusal is an event of the stream; what it says is ours to choose."""
+        handler = self.handler
+        stream = (
+            handler.on_message_send_stream if request_obj.method == "message/stream" else handler.on_subscribe_to_task
         )
-        stream = aiter(handler(request_obj, context))
-        first = await anext(stream)
-        return create_event_source_response(_old_events(request_id, first, stream))
+        return create_event_source_response(_old_events(request_id, aiter(stream(request_obj, context))))
 
     async def handle_request(self, request_id: Any, method: str, body: dict[str, Any], request: Request) -> Any:
+        if any(_is_of_no_kind(part) for part in _parts_of(body)):
+            return self._generate_error_response(request_id, OldInvalidRequest())
         response = await super().handle_request(request_id, method, body, request)
         if not isinstance(response, JSONResponse):
             return response
@@ -84,13 +84,23 @@ class OldAdapter(JSONRPC03Adapter):
         return response
 
 
-async def _old_events(request_id: Any, first: Any, stream: AsyncIterator[Any]) -> AsyncIterator[dict[str, str]]:
-    yield {"data": first.model_dump_json(by_alias=True, exclude_none=True)}
+async def _old_events(request_id: Any, stream: AsyncIterator[Any]) -> AsyncIterator[dict[str, str]]:
     try:
         async for item in stream:
             yield {"data": item.model_dump_json(by_alias=True, exclude_none=True)}
     except Exception as error:
         yield {"data": json.dumps(rpc_error(request_id, as_told(error)), ensure_ascii=False)}
+
+
+def _parts_of(body: Any) -> list[Any]:
+    message = body["params"].get("message") if isinstance(body.get("params"), dict) else None
+    parts = message.get("parts") if isinstance(message, dict) else None
+    return parts if isinstance(parts, list) else []
+
+
+def _is_of_no_kind(part: Any) -> bool:
+    """The SDK takes a part whose discriminator it does not know for a text."""
+    return isinstance(part, dict) and part.get("kind", part.get("type", "text")) not in ("text", "file", "data")
 
 
 def told(error: Any) -> A2AError | JSONRPCError:

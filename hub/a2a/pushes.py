@@ -15,6 +15,7 @@ from hub.a2a.updates import position_of
 from sessions_app.db import utc_now, write_transaction
 
 MAX_CONFIGS = 20
+UNNAMED = "default"
 
 
 def check(config: TaskPushNotificationConfig) -> None:
@@ -37,7 +38,8 @@ def check(config: TaskPushNotificationConfig) -> None:
 def save(ref: TaskRef, config: TaskPushNotificationConfig, protocol: str) -> TaskPushNotificationConfig:
     """Make or replace a configuration; what happened before is told to nobody."""
     rows = PushConfig.objects.filter(owner_id=ref.owner_pk, agent_id=ref.agent_pk, task_id=ref.task_id)
-    config_id = config.id or f"push-{secrets.token_hex(8)}"
+    # In 0.3 a task has one unnamed configuration, which is set and got again; since then each has a name.
+    config_id = config.id or (f"push-{secrets.token_hex(8)}" if protocol == "1.0" else UNNAMED)
     values = {
         "url": config.url,
         "token": config.token,

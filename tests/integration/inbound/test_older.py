@@ -52,11 +52,20 @@ async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer) -> None:
         ("tasks/get", {"id": 7}, -32602),
         ("message/send", {"message": {"parts": []}}, -32602),
         ("tasks/get", {"id": "nothing"}, -32001),
-        ("tasks/resubscribe", {"id": "nothing"}, -32001),
+        (
+            "message/send",
+            {"message": {"messageId": "m", "role": "user", "parts": [{"type": "x", "text": "y"}]}},
+            -32602,
+        ),
     ],
 )
 async def test_0_3_gets_the_code_that_it_knows(alice: Peer, bob: Peer, method: str, params: Any, code: int) -> None:
     assert (await alice.error("bob", method, params, version=None))["code"] == code
+
+
+async def test_a_refused_stream_says_so_in_the_stream_in_0_3(alice: Peer, bob: Peer) -> None:
+    events = events_of(await alice.rpc("bob", "tasks/resubscribe", {"id": "nothing"}, version=None))
+    assert [event["error"]["code"] for event in events] == [-32001]
 
 
 async def test_a_result_that_is_null_is_there_in_0_3(alice: Peer, bob: Peer) -> None:
