@@ -113,6 +113,8 @@ def prepare(ask: Ask, *, rebuilt: bool = False) -> Delivery:
     if known is not None:
         return known
     place = _place(ask)
+    if place.strategy == PER_AGENT:
+        _tidy(place.session.pk, place.agent.pk)
     past = Past((), ())
     if place.strategy == EMBEDDED or rebuilt:
         past = _past(ask, place)
@@ -195,10 +197,6 @@ def _prepare_per_agent(ask: Ask, place: _Place, proposed: list[Choice], past: Pa
     """The rest of `prepare`, in the transaction that selects: under the history's lock rounds choose one after another."""
     session_pk, agent = place.session.pk, place.agent
     history = histories.lock(session_pk, agent.pk)
-    _give_up_stale(session_pk, agent.pk)
-    if histories.has_expired(history):
-        histories.clear(history)
-        ledger.reset(session_pk, agent.pk)
     taken = ledger.known(session_pk, agent.pk, [choice.key for choice in proposed])
     chosen = [choice for choice in proposed if choice.key not in taken]
     keys = [choice.key for choice in chosen]
@@ -385,12 +383,20 @@ def _move(delivery: Delivery, action: str, **columns: Any) -> bool:
     return bool(moved)
 
 
-def _give_up_stale(session_pk: int, agent_pk: int) -> None:
-    """What a dead process had reserved: nobody will say what became of it."""
+def _tidy(session_pk: int, agent_pk: int) -> None:
+    """Before choosing: give back what a dead process had reserved, and forget a history that was unused for too long."""
     since = utc_now() - timedelta(seconds=settings.HUB_CONTEXT_RESERVE_SECONDS)
     stale = Delivery.objects.filter(
         session_id=session_pk, agent_id=agent_pk, status=Delivery.PREPARED, created_at__lt=since
     )
-    for delivery in stale:
-        if _move(delivery, "fail", error="nobody said what became of it"):
-            ledger.release(delivery)
+    known = AgentHistory.objects.filter(session_id=session_pk, agent_id=agent_pk).first()
+    if not stale.exists() and (known is None or not histories.has_expired(known)):
+        return
+    with write_transaction():
+        history = histories.lock(session_pk, agent_pk)
+        for delivery in stale:
+            if _move(delivery, "fail", error="nobody said what became of it"):
+                ledger.release(delivery)
+        if histories.has_expired(history):
+            histories.forget(history)
+            ledger.reset(session_pk, agent_pk)

@@ -72,10 +72,12 @@ def has_expired(history: AgentHistory) -> bool:
     return bool(seconds) and history.used_at < utc_now() - timedelta(seconds=seconds)
 
 
-def clear(history: AgentHistory) -> None:
-    """Forget all entries and their summaries; positions go on."""
+def forget(history: AgentHistory) -> None:
+    """Forget all entries and their summaries, under the history's lock; positions go on."""
     HistoryEntry.objects.filter(history=history).delete()
     Summary.objects.filter(history=history).delete()
+    history.used_at = utc_now()
+    history.save(update_fields=["used_at"])
 
 
 def write(history: AgentHistory, entries: Sequence[NewEntry], *, round: int, delivery: Delivery | None = None) -> None:
