@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 
+from sessions_app.context.profiles import open_view
 from sessions_app.db import utc_now
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.runtime import Runtime
@@ -23,6 +24,7 @@ from traces_app.keeper import Keeper, ring_celery
 from traces_app.models import Trace
 from traces_app.offers import Offers
 from traces_app.selectors import Followed, event_view, events_after, followed
+from traces_app.sight import shown_event
 
 log = logging.getLogger("hub.traces")
 K = TypeVar("K", int, str)
@@ -149,17 +151,18 @@ class Board:
         if topic is None:
             return
         is_status = event["type"] == "status"
-        frame = encode(
-            "trace",
-            session_id=trace.session_id,
-            trace_id=trace.trace_id,
-            status=event["data"].get("status", trace.status) if is_status else trace.status,
-            agent_id=trace.agent_id,
-            event=event,
-        )
-        for subscriber in topic.followers.values():
-            if is_status or len(subscriber.control) < CROWDED:
+        frame = _frame(trace, event)
+        by_view: dict[str, str] = {}
+        for feed, subscriber in topic.followers.items():
+            view = feed.view
+            if view is None or not (is_status or len(subscriber.control) < CROWDED):
+                continue
+            if not view or trace.agent_id == view.agent_id:
                 subscriber.say(frame)
+                continue
+            if view.frames not in by_view:
+                by_view[view.frames] = _frame(trace, shown_event(event, view, trace.agent_id))
+            subscriber.say(by_view[view.frames])
 
     # Following one trace
 
@@ -185,6 +188,18 @@ class Board:
         self.offers.joined(subscriber)
 
 
+def _frame(trace: Followed, event: dict[str, Any]) -> str:
+    is_status = event["type"] == "status"
+    return encode(
+        "trace",
+        session_id=trace.session_id,
+        trace_id=trace.trace_id,
+        status=event["data"].get("status", trace.status) if is_status else trace.status,
+        agent_id=trace.agent_id,
+        event=event,
+    )
+
+
 def _discard(followers: dict[K, set[Follower]], key: K, follower: Follower) -> None:
     mine = followers.get(key, set())
     mine.discard(follower)
@@ -204,7 +219,8 @@ def _news(wanted: list[tuple[int, int]]) -> list[tuple[Followed, list[dict[str, 
     for pk, after in wanted:
         trace = traces.get(pk)
         if trace is not None and trace.last_sequence > after:
-            events = [event_view(event, trace.trace_id) for event in events_after(pk, after, EVENTS_AT_ONCE)]
+            rows = events_after(pk, after, EVENTS_AT_ONCE)
+            events = [event_view(event, trace.trace_id, open_view(), trace.agent_id) for event in rows]
             found.append((trace, events))
     return found
 

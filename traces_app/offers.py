@@ -130,10 +130,10 @@ def _offer_of(pk: int, attempt: int) -> str | None:
     return encode(
         "trace.run",
         session_id=asked.session_id,
-        trace=trace_view(pk),
+        trace=trace_view(pk, asked.view),
         attempt=attempt,
         lease_seconds=lease_seconds(DELEGATE),
-        context=found[1],
+        context=asked.view.context(found[1]),
         history=history_of(asked) if delivery is None else told_history(delivery),
         **question,
     )

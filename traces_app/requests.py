@@ -7,8 +7,11 @@ from typing import Any
 from django.conf import settings
 
 from sessions_app.context import turns
+from sessions_app.context.profiles import View
+from sessions_app.context.viewing import seen_in
 from sessions_app.models import Delivery
 from traces_app import sql
+from sessions_app.protocol.jsontext import loads
 from traces_app.executors.contract import Request
 from traces_app.lifecycle import Claimed
 from traces_app.models import Trace, TraceEvent
@@ -57,10 +60,12 @@ def load_request(claimed: Claimed, deadline: float | None) -> tuple[Request, Not
 
 def history_of(asked: sql.Asked) -> list[dict[str, Any]]:
     """The talk before the request, as far as the executing agent may read it, then the history of the trace it continues."""
+    if asked.view:
+        return _shown_talk(asked) + continued(asked.continue_from, asked.view)
     talk = sql.talk_before(
         asked.session_pk,
         asked.message_sequence,
-        asked.first_sequence or 1,
+        asked.view.floor,
         TALK_KINDS,
         CONTENT_CHARACTERS,
         settings.HUB_TRACE_HISTORY,
@@ -74,7 +79,23 @@ def history_of(asked: sql.Asked) -> list[dict[str, Any]]:
         }
         for sender_pk, name, head, sequence in talk
     ]
-    return said + continued(asked.continue_from)
+    return said + continued(asked.continue_from, asked.view)
+
+
+def _shown_talk(asked: sql.Asked) -> list[dict[str, Any]]:
+    """The same for an agent with a visibility profile."""
+    most = settings.HUB_TRACE_HISTORY
+    shown = seen_in(asked.session_pk, asked.view, through=asked.message_sequence - 1, most=most * 2)
+    talk = [message for message in shown if message.kind in TALK_KINDS]
+    return [
+        {
+            "role": "assistant" if message.sender == asked.agent_id else "user",
+            "name": message.sender,
+            "content": loads(message.body)["content"][:CONTENT_CHARACTERS],
+            "sequence": message.sequence,
+        }
+        for message in (talk[-most:] if most else [])
+    ]
 
 
 def delivery_of(asked: sql.Asked, trace_id: str) -> Delivery | None:
@@ -90,12 +111,12 @@ def told_history(delivery: Delivery) -> list[dict[str, Any]]:
     ]
 
 
-def continued(source: dict[str, Any] | None, depth: int = 0) -> list[dict[str, Any]]:
+def continued(source: dict[str, Any] | None, view: View, depth: int = 0) -> list[dict[str, Any]]:
     """The history of a trace up to `after_sequence`, repaired: no tool call lacks its result, and no result its call."""
     if not source or depth >= MAX_CHAIN:
         return []
-    trace = Trace.objects.filter(public_id=source["trace_id"]).first()
-    if trace is None:
+    trace = Trace.objects.select_related("agent").filter(public_id=source["trace_id"]).first()
+    if trace is None or not view.trusts_result(trace.agent.agent_id):
         return []
     rows = TraceEvent.objects.filter(
         trace_id=trace.pk, sequence__lte=source["after_sequence"], type__in=("message", "tool_call", "tool_result")
@@ -107,7 +128,8 @@ def continued(source: dict[str, Any] | None, depth: int = 0) -> list[dict[str, A
     if trace.result is not None and source["after_sequence"] >= trace.last_sequence:
         text = str(trace.result.get("summary", ""))
         entries.append({"type": "message", "role": "assistant", "content": text, "trace_id": trace.public_id})
-    return continued(trace.continue_from, depth + 1) + repaired(entries)
+    own: list[dict[str, Any]] = view.redact(repaired(entries))
+    return continued(trace.continue_from, view, depth + 1) + own
 
 
 def earlier(trace_pk: int, attempt: int) -> list[dict[str, Any]]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from sessions_app.context.profiles import View, open_view
+from sessions_app.context.viewing import find_view
 from sessions_app.db import wire_time
 from sessions_app.keys import Principal
-from sessions_app.models import Agent, Participant
+from sessions_app.models import Agent
 from sessions_app.protocol import limits
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import message_id
 from sessions_app.protocol.jsontext import dumps
+from sessions_app.sql import messages_by_key
 from traces_app.models import Goal, Trace, TraceEvent
+from traces_app.sight import shown_event, shown_trace
 
 READ_AT_ONCE = 100
 
@@ -23,6 +27,7 @@ class TraceAccess(NamedTuple):
     pk: int
     session_pk: int
     trace_id: str
+    view: View
 
 
 def find_trace(trace_id: str, principal: Principal) -> TraceAccess:
@@ -37,29 +42,42 @@ def find_trace(trace_id: str, principal: Principal) -> TraceAccess:
     if row is None:
         raise NotFound()
     pk, session_pk, public_id, sequence = row
+    view = open_view()
     if not principal.is_operator:
-        place = Participant.objects.filter(
-            session_id=session_pk, agent_id=principal.agent_pk, left_at=None, first_sequence__lte=sequence
-        )
-        if not place.exists():
+        view = find_view(session_pk, principal.agent_pk)
+        if view.floor > sequence:
             raise NotFound()
-    return TraceAccess(pk, session_pk, public_id)
+    return TraceAccess(pk, session_pk, public_id, view)
 
 
-def trace_view(pk: int) -> dict[str, Any]:
-    """A trace as every door shows it."""
-    return trace_views([pk])[0]
+def trace_view(pk: int, view: View) -> dict[str, Any]:
+    """A trace as every door shows it to this reader."""
+    return trace_views([pk], view)[0]
 
 
-def trace_views(pks: Sequence[int]) -> list[dict[str, Any]]:
-    """Traces as every door shows them, in the order asked for; two queries however many."""
+def trace_views(pks: Sequence[int], view: View) -> list[dict[str, Any]]:
+    """Traces as every door shows them to this reader, in the order asked for; two queries however many."""
     rows = Trace.objects.select_related("session", "agent", "requested_by", "parent").in_bulk(pks)
     goals: dict[int, list[dict[str, Any]]] = {pk: [] for pk in pks}
     for goal in Goal.objects.filter(trace_id__in=pks).order_by("trace_id", "position"):
         goals[goal.trace_id].append(
             {"goal_id": goal.goal_id, "parent_id": goal.parent_goal, "title": goal.title, "status": goal.status}
         )
-    return [_view(rows[pk], goals[pk]) for pk in pks if pk in rows]
+    shapes = [_view(rows[pk], goals[pk]) for pk in pks if pk in rows]
+    return shapes if not view else _shown(shapes, [rows[pk] for pk in pks if pk in rows], view)
+
+
+def _shown(shapes: list[dict[str, Any]], traces: list[Trace], view: View) -> list[dict[str, Any]]:
+    asked = messages_by_key({trace.message_key for trace in traces})
+    shown = []
+    for shape, trace in zip(shapes, traces, strict=True):
+        request = asked.get(trace.message_key)
+        if request is not None:
+            # Who is asked gets the request as it would be injected; others only as they find it in the log.
+            runs_it = shape["agent_id"] == view.agent_id
+            request = view.injectable(request) if runs_it else view.show(request)
+        shown.append(shown_trace(shape, view, request, called=trace.called))
+    return shown
 
 
 def _view(trace: Trace, goals: list[dict[str, Any]]) -> dict[str, Any]:
@@ -117,8 +135,9 @@ def followed(pks: Sequence[int]) -> dict[int, Followed]:
     return {row[0]: Followed(*row) for row in rows}
 
 
-def event_view(event: TraceEvent, trace_id: str) -> dict[str, Any]:
-    return {
+def event_view(event: TraceEvent, trace_id: str, view: View, agent_id: str) -> dict[str, Any]:
+    """An event of a trace that `agent_id` runs, as this reader gets it."""
+    shape = {
         "trace_id": trace_id,
         "sequence": event.sequence,
         "type": event.type,
@@ -128,6 +147,7 @@ def event_view(event: TraceEvent, trace_id: str) -> dict[str, Any]:
         "timestamp": wire_time(event.timestamp),
         "data": event.data,
     }
+    return shown_event(shape, view, agent_id) if view else shape
 
 
 def events_after(trace_pk: int, after: int, limit: int) -> list[TraceEvent]:

@@ -15,7 +15,9 @@ import msgspec
 from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Model
 
-from sessions_app.sql import marks
+from sessions_app.context.profiles import View
+from sessions_app.context.viewing import VIEW_COLUMNS, view_from
+from sessions_app.sql import marks, messages_by_key
 from traces_app.models import ToolCall, Trace, TraceEvent
 from traces_app.states import CREATED, OPEN
 
@@ -232,7 +234,7 @@ def _field(model: type[Model], column: str) -> Any:
 
 
 class Asked(NamedTuple):
-    """The request of a trace; JSON columns as values."""
+    """The request of a trace, as the agent that runs it may get it; JSON columns as values."""
 
     session_pk: int
     session_id: str
@@ -249,7 +251,7 @@ class Asked(NamedTuple):
     config: Any
     continue_from: Any
     called: bool
-    first_sequence: int | None
+    view: View
 
 
 _JSON_COLUMNS = ("parts", "metadata", "context", "inputs", "config", "continue_from")
@@ -257,22 +259,37 @@ _JSON_COLUMNS = ("parts", "metadata", "context", "inputs", "config", "continue_f
 
 def load_asked(trace_pk: int) -> Asked:
     row = _first(
-        """SELECT t.session_id, s.public_id, t.agent_id, a.agent_id, r.agent_id, t.task, t.message_sequence,
+        f"""SELECT t.message_key, t.session_id, s.public_id, t.agent_id, a.agent_id, r.agent_id, t.task, t.message_sequence,
                   m.kind, m.parts, m.metadata, t.context, t.inputs, a.executor_config, t.continue_from, t.called,
-                  (SELECT p.first_sequence FROM sessions_app_participant p
-                    WHERE p.session_id = t.session_id AND p.agent_id = t.agent_id AND p.left_at IS NULL LIMIT 1)
+                  {VIEW_COLUMNS}
              FROM traces_app_trace t
              JOIN sessions_app_session s ON s.id = t.session_id
              JOIN sessions_app_agent a ON a.id = t.agent_id
              JOIN sessions_app_agent r ON r.id = t.requested_by_id
+             LEFT JOIN sessions_app_participant p
+               ON p.session_id = t.session_id AND p.agent_id = t.agent_id AND p.left_at IS NULL
              LEFT JOIN sessions_app_message m ON m.id = t.message_key
             WHERE t.id = %s""",
         [trace_pk],
     )
     if row is None:
         raise Trace.DoesNotExist
-    asked = Asked(*row)
-    return asked._replace(**{name: _value(getattr(asked, name)) for name in _JSON_COLUMNS})
+    view = view_from((*row[16:21], row[21] or 1))  # one that has left keeps the agent's own profile
+    asked = Asked(*row[1:16], view)
+    asked = asked._replace(**{name: _value(getattr(asked, name)) for name in _JSON_COLUMNS})
+    return _shown(asked, row[0]) if view else asked
+
+
+def _shown(asked: Asked, message_key: int) -> Asked:
+    """What a called agent is asked stands in its delivery, and that was filtered; else the message says it."""
+    message = messages_by_key([message_key]).get(message_key)
+    said = msgspec.json.decode(asked.view.injectable(message).body) if message is not None else {}
+    return asked._replace(
+        task=asked.task if asked.called else said.get("content", ""),
+        parts=said.get("parts") or [{"text": ""}],
+        metadata=said.get("metadata"),
+        context=asked.view.context(asked.context),
+    )
 
 
 def _value(text: str | None) -> Any:

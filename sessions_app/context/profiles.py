@@ -18,7 +18,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -186,8 +186,17 @@ class View:
             return False
         return _wants_part("text", profile)
 
-    def redact(self, text: str) -> str:
-        return text if self.profile is None else _redact(text, _patterns(self.profile))
+    def redact(self, value: Any) -> Any:
+        """A JSON value with its texts redacted."""
+        return value if self.profile is None else _redact_value(value, _patterns(self.profile))
+
+    def show_parts(self, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Those of these parts that may be seen, as they may be seen."""
+        if self.profile is None:
+            return [dict(part) for part in parts]
+        patterns = _patterns(self.profile)
+        shown = (_redact_part(dict(part), patterns) for part in parts if _wanted(part, self.profile))
+        return [part for part in shown if part is not None]
 
 
 def view_of(

@@ -68,9 +68,9 @@ async def _events(runtime: Runtime, principal: Principal, access: TraceAccess, p
         while True:
             follower.wake.clear()
             frames, follower.frames = follower.frames, []
-            for frame in frames:
-                yield f"event: chunk\ndata: {frame}\n\n"
             trace, page = await runtime.read(_page, access, position)
+            for frame in frames if access.view.trusts(trace.agent_id) else ():
+                yield f"event: chunk\ndata: {frame}\n\n"
             for sequence, kind, text in page:
                 yield f"event: {kind}\nid: {sequence}\ndata: {text}\n\n"
                 position = sequence
@@ -90,7 +90,7 @@ async def _events(runtime: Runtime, principal: Principal, access: TraceAccess, p
                 pass
             if now() - checked >= CHECK_SECONDS:
                 checked = now()
-                await _check(runtime, principal, access)
+                access = await _check(runtime, principal, access)
             if now() - said >= COMMENT_SECONDS:
                 said = now()
                 yield ": still here\n\n"
@@ -100,14 +100,16 @@ async def _events(runtime: Runtime, principal: Principal, access: TraceAccess, p
         board.unfollow(access.pk, access.trace_id, follower)
 
 
-async def _check(runtime: Runtime, principal: Principal, access: TraceAccess) -> None:
+async def _check(runtime: Runtime, principal: Principal, access: TraceAccess) -> TraceAccess:
+    """What the reader may still see of it."""
     gone: set[int] = await runtime.read(bad_keys, {principal.key_pk})
     if gone:
         raise Unavailable(stored=False)
-    await runtime.read(find_trace, access.trace_id, principal)
+    return await runtime.read(find_trace, access.trace_id, principal)
 
 
 def _page(access: TraceAccess, after: int) -> tuple[Followed, list[tuple[int, str, str]]]:
     trace = followed([access.pk])[access.pk]
     events = events_after(access.pk, after, PAGE)
-    return trace, [(event.sequence, event.type, dumps(event_view(event, access.trace_id))) for event in events]
+    shown = (event_view(event, access.trace_id, access.view, trace.agent_id) for event in events)
+    return trace, [(event["sequence"], event["type"], dumps(event)) for event in shown]

@@ -44,7 +44,7 @@ class SessionTraces(SessionView):
         before = read_list_cursor(given)[1] if given is not None else None
         keys, following = traces_of(self.access.session_pk, self.access.first_sequence, before, self.query.limit())
         cursor = list_cursor("", following) if following is not None else None
-        return json_answer({"traces": trace_views(keys), "next_cursor": cursor})
+        return json_answer({"traces": trace_views(keys, self.access.view), "next_cursor": cursor})
 
 
 class TraceView(HubView):
@@ -62,7 +62,7 @@ class TraceView(HubView):
 class OneTrace(TraceView):
     @documented("show_trace", "A trace with its goals, result and what it waits for", {200: "Trace"})
     def get(self, request: Request, trace_id: str) -> Answer:
-        return json_answer(trace_view(self.access.pk))
+        return json_answer(trace_view(self.access.pk, self.access.view))
 
 
 class Events(TraceView):
@@ -81,14 +81,17 @@ class Events(TraceView):
         after, before = self.query.number("after"), self.query.number("before", least=1)
         if after is not None and before is not None:
             raise Invalid("Give after or before, not both.", field="before")
-        last = Trace.objects.values_list("last_sequence", flat=True).get(pk=self.access.pk)
+        trace = Trace.objects.select_related("agent").only("last_sequence", "agent__agent_id").get(pk=self.access.pk)
+        last, agent_id = trace.last_sequence, trace.agent.agent_id
         if after is not None and after > last:
             raise Invalid("That sequence does not exist yet.", field="after", last_sequence=last)
         if before is not None:
             rows = events_before(self.access.pk, min(before, last + 1), limit)
         else:
             rows = [row for row in events_after(self.access.pk, after or 0, limit) if row.sequence <= last]
-        views = fit_page([event_view(row, trace_id) for row in rows], downwards=before is not None)
+        views = fit_page(
+            [event_view(row, trace_id, self.access.view, agent_id) for row in rows], downwards=before is not None
+        )
         if before is not None:
             has_more = bool(views) and views[0]["sequence"] > 1
         else:
@@ -107,7 +110,7 @@ class Cancel(TraceView):
                 by=self.principal.agent_id,
                 changes=changes,
             )
-        return json_answer(trace_view(self.access.pk))
+        return json_answer(trace_view(self.access.pk, self.access.view))
 
 
 class Continue(TraceView):
@@ -126,7 +129,7 @@ class Continue(TraceView):
                 caller=self.caller(),
                 changes=changes,
             )
-            return json_answer(trace_view(pk), 201)
+            return json_answer(trace_view(pk, self.access.view), 201)
 
         return self.create(request, body, make)
 
@@ -151,4 +154,4 @@ class Input(TraceView):
                 approve=body.approve if isinstance(body.approve, bool) else None,
                 changes=changes,
             )
-        return json_answer(trace_view(self.access.pk))
+        return json_answer(trace_view(self.access.pk, self.access.view))

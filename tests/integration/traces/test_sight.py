@@ -1,0 +1,127 @@
+"""A trace through the eyes of somebody from whom part of the talk is withheld."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sessions_app.changes import unit_of_work
+from sessions_app.context.viewing import find_view
+from sessions_app.models import Agent, Participant
+from tests.integration.traces.conftest import Talk
+from traces_app import leases, lifecycle, records
+from traces_app.models import Trace
+from traces_app.moves import Note
+from traces_app.offers import _offer_of
+from traces_app.outcomes import Completed
+from traces_app.requests import load_request
+from traces_app.selectors import event_view, events_after, trace_view
+
+SECRET = "the-secret-4711"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def restrict(talk: Talk, agent: str, profile: dict[str, Any]) -> None:
+    Participant.objects.filter(session_id=talk.pk, agent__agent_id=agent).update(visibility=profile)
+
+
+def finished(talk: Talk, patch: dict[str, Any] | None = None) -> Trace:
+    """A trace of worker's in which everything says the secret."""
+    trace = talk.ask(f"find {SECRET}", to=["worker"])
+    claimed = leases.claim(trace.pk, "test")
+    assert claimed is not None
+    with unit_of_work() as changes:
+        goal = Note("goal", {"goal_id": "g", "title": SECRET, "status": "done"})
+        records.record(Trace.objects.get(pk=trace.pk), claimed.attempt, [goal, Note("log", {"text": SECRET})], changes)
+    parts = ({"text": SECRET}, {"data": {"x": SECRET}, "metadata": {"type": "UserContext", "sensitivity": "secret"}})
+    assert lifecycle.complete(claimed, Completed(SECRET, parts, patch or {}))
+    return Trace.objects.get(pk=trace.pk)
+
+
+def as_seen_by(talk: Talk, agent: str, trace: Trace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    view = find_view(talk.pk, talk.agents[agent].pk)
+    events = [event_view(row, trace.public_id, view, "worker") for row in events_after(trace.pk, 0, 100)]
+    return trace_view(trace.pk, view), events
+
+
+@pytest.mark.parametrize("profile", [{"withheld_senders": ["alice", "worker"]}, {"scope": "addressed"}])
+def test_whoever_may_not_see_who_asked_and_who_worked_sees_neither_task_nor_events(profile: dict[str, Any]) -> None:
+    talk = Talk("worker", "reader")
+    restrict(talk, "reader", profile)
+    trace = finished(talk)
+    shape, events = as_seen_by(talk, "reader", trace)
+    assert SECRET not in str(shape["task"]) + str(shape["goals"])
+    assert SECRET not in str(events)
+    assert [event["sequence"] for event in events] == list(range(1, trace.last_sequence + 1)), "places are kept"
+    assert [event["data"] for event in events if event["type"] == "status"][-1] == {"status": "completed"}
+    if "withheld_senders" in profile:
+        assert shape["result"] is None
+    whole, _ = as_seen_by(talk, "alice", trace)
+    assert (whole["task"], whole["result"]["summary"]) == (f"find {SECRET}", SECRET)
+
+
+def test_redaction_reaches_task_goals_events_and_result() -> None:
+    talk = Talk("worker", "reader")
+    restrict(talk, "reader", {"redactions": [{"pattern": SECRET, "replacement": "[x]"}]})
+    shape, events = as_seen_by(talk, "reader", finished(talk))
+    assert SECRET not in str(shape) + str(events)
+    assert (shape["task"], shape["goals"][0]["title"], shape["result"]["summary"]) == ("find [x]", "[x]", "[x]")
+
+
+def test_labels_reach_the_parts_of_a_result() -> None:
+    talk = Talk("worker", "reader")
+    restrict(talk, "reader", {"withheld_labels": ["secret"]})
+    shape, events = as_seen_by(talk, "reader", finished(talk))
+    assert shape["result"]["parts"] == [{"text": SECRET}]
+    assert all(event.get("withheld") for event in events), "what events hold bears no label, so it can't be judged"
+
+
+def test_what_an_executor_is_given_is_what_its_agent_may_get() -> None:
+    talk = Talk("worker", "other", context={"private": SECRET, "open": 1})
+    restrict(talk, "worker", {"withheld_senders": ["other"], "withheld_context": ["private"], "withheld_labels": ["l"]})
+    talk.send(f"other says {SECRET}", "other")
+    talk.send("labelled " + SECRET, metadata=_raw({"sensitivity": "l"}))
+    talk.send("for all")
+    trace = talk.ask("work", to=["worker"])
+    claimed = leases.claim(trace.pk, "test")
+    assert claimed is not None
+    request, _ = load_request(claimed, None)
+    assert SECRET not in repr(request)
+    assert [entry["content"] for entry in request.history] == ["for all"]
+    assert (request.task, dict(request.context)) == ("work", {"open": 1})
+    frame = trace_run(
+        Trace.objects.select_related("agent").get(pk=trace.pk), 1, Session.objects.get(pk=talk.pk).context
+    )
+    assert SECRET not in frame
+
+
+def test_an_offer_holds_no_more_than_its_agent_may_get() -> None:
+    talk = Talk("worker", "other", executor="delegate", context={"private": SECRET})
+    restrict(talk, "worker", {"withheld_senders": ["other"], "withheld_context": ["private"]})
+    talk.send(f"other says {SECRET}", "other")
+    trace = talk.ask("work", to=["worker"])
+    offer = _offer_of(trace.pk, 1)
+    assert offer is not None
+    assert '"task":"work"' in offer
+    assert SECRET not in offer
+
+
+def test_a_continued_trace_of_somebody_withheld_brings_nothing_along() -> None:
+    talk = Talk("worker", "other")
+    first = finished(talk)
+    Agent.objects.filter(agent_id="other").update(visibility={"withheld_senders": ["worker", "alice"]})
+    trace = talk.ask("go on", to=["other"])
+    Trace.objects.filter(pk=trace.pk).update(
+        continue_from={"trace_id": first.public_id, "after_sequence": first.last_sequence}
+    )
+    claimed = leases.claim(trace.pk, "test")
+    assert claimed is not None
+    assert SECRET not in repr(load_request(claimed, None)[0])
+
+
+def _raw(value: Any) -> Any:
+    import msgspec
+
+    return msgspec.Raw(msgspec.json.encode(value))
