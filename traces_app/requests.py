@@ -10,8 +10,8 @@ from sessions_app.context import turns
 from sessions_app.context.profiles import View
 from sessions_app.context.viewing import seen_in
 from sessions_app.models import Delivery
-from traces_app import sql
 from sessions_app.protocol.jsontext import loads
+from traces_app import sql
 from traces_app.executors.contract import Request
 from traces_app.lifecycle import Claimed
 from traces_app.models import Trace, TraceEvent

@@ -275,7 +275,7 @@ def load_asked(trace_pk: int) -> Asked:
     if row is None:
         raise Trace.DoesNotExist
     view = view_from((*row[16:21], row[21] or 1))  # one that has left keeps the agent's own profile
-    asked = Asked(*row[1:16], view)
+    asked = Asked(*(*row[1:16], view))
     asked = asked._replace(**{name: _value(getattr(asked, name)) for name in _JSON_COLUMNS})
     return _shown(asked, row[0]) if view else asked
 
