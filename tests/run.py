@@ -1,7 +1,8 @@
-"""`make test`: all tests on SQLite, then those that use pytest's own database again on PostgreSQL with Redis.
+"""`make test`: all tests, in two lanes side by side, because whole hubs mostly wait and the others mostly compute.
 
-Tests that start hubs bring both backends themselves (fixture `backend`) and run once. With arguments it is pytest with
-these arguments; `python -m tests.run --postgres …` starts both services and is pytest on them.
+The first lane has the tests that start hubs; they bring both backends themselves. The second has the others, on SQLite, and
+then those that use pytest's own database once more, on PostgreSQL with Redis. With arguments it is pytest with these
+arguments; `python -m tests.run --postgres …` starts both services and is pytest on them.
 """
 
 from __future__ import annotations
@@ -11,30 +12,106 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.processes import ROOT, Missing
 from tests.services import PostgresServer, RedisServer
 
-NO_TESTS = 5  # pytest's exit code when nothing was collected
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
 
-def pytest(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Run pytest to its end. Told to end ourselves we tell it, and wait until it has stopped what it started."""
-    command = [sys.executable, "-m", "pytest", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(env or {})}) as process:
-        try:
-            return process.wait()
-        except (KeyboardInterrupt, SystemExit):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            process.wait(60)
-            raise
+@dataclass(frozen=True)
+class Step:
+    """One run of pytest; `postgres`: with services that live as long as it."""
+
+    title: str
+    arguments: tuple[str, ...]
+    postgres: bool = False
 
 
-def pytest_on_postgres(arguments: Sequence[str]) -> int:
+WITH_HUBS = ("tests/acceptance", "tests/browser")
+HUBS = (Step("whole hubs, on both backends", WITH_HUBS),)
+REST = ("tests", *(f"--ignore={directory}" for directory in WITH_HUBS))
+OTHERS = (
+    Step("the others, on SQLite", REST),
+    Step(
+        "again on PostgreSQL with Redis: the others that use the database",
+        ("-m", "database and not processes", *REST),
+        postgres=True,
+    ),
+)
+
+
+class Lane(threading.Thread):
+    """Steps one after the other, told to end by `stop`. `code` is the exit code of the first that failed."""
+
+    def __init__(self, steps: Sequence[Step], output: IO[bytes] | None = None) -> None:
+        super().__init__(daemon=True)
+        self.code = 0
+        self._steps = steps
+        self._output = output
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        if self._output is None:
+            print(text, flush=True)
+        else:
+            self._output.write(f"{text}\n".encode())
+            self._output.flush()
+
+    def run(self) -> None:
+        for step in self._steps:
+            if self._stopped:
+                return
+            began = time.monotonic()
+            self.say(f"== {step.title}")
+            try:
+                code = self._step(step)
+            except Missing as missing:
+                self.say(f"{'FAILED' if IN_CI else 'skipped'}, missing: {missing}")
+                code = 1 if IN_CI else 0
+            except Exception as error:
+                self.say(f"FAILED: {error!r}")
+                code = 1
+            self.say(f"== {step.title}: exit {code} after {time.monotonic() - began:.0f} s\n")
+            self.code = self.code or code
+
+    def _step(self, step: Step) -> int:
+        return (pytest_on_postgres if step.postgres else pytest)(step.arguments, self)
+
+    def call(self, command: Sequence[str], env: Mapping[str, str]) -> int:
+        """Run one command to its end."""
+        with self._lock:
+            if self._stopped:
+                return 1
+            process = self._process = subprocess.Popen(
+                command, cwd=ROOT, env=env, stdout=self._output, stderr=self._output and subprocess.STDOUT
+            )
+        return process.wait()
+
+    def stop(self) -> None:
+        """Tell what runs to end, and wait until it has stopped what it started."""
+        with self._lock:
+            self._stopped = True
+            if self._process is not None and self._process.poll() is None:
+                self._process.send_signal(signal.SIGTERM)
+        self.join(60)
+
+
+def pytest(arguments: Sequence[str], lane: Lane, env: Mapping[str, str] | None = None) -> int:
+    """Pytest in a process of its own. The lanes keep no cache: there is one directory for it."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return lane.call(command, {**os.environ, **(env or {})})
+
+
+def pytest_on_postgres(arguments: Sequence[str], lane: Lane) -> int:
     """Pytest with `DATABASE_URL` and `REDIS_URL` of services that live as long as it; may raise `Missing`."""
     with (
         tempfile.TemporaryDirectory(prefix="hub-redis-") as directory,
@@ -42,23 +119,36 @@ def pytest_on_postgres(arguments: Sequence[str]) -> int:
         RedisServer(Path(directory)) as redis,
     ):
         env = {"DATABASE_URL": postgres.create_database("hub"), "REDIS_URL": redis.url_of(0)}
-        return pytest(arguments, env)
+        return pytest(arguments, lane, env)
+
+
+def together(*lanes: Lane) -> int:
+    """All lanes at once, to their end; the exit code of the first that failed."""
+    try:
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            while lane.is_alive():
+                lane.join(1)  # in pieces: a signal is noticed between them
+    except (KeyboardInterrupt, SystemExit):
+        for lane in lanes:
+            lane.stop()
+        raise
+    return next((lane.code for lane in lanes if lane.code), 0)
 
 
 def everything() -> int:
-    """Both runs; the exit code of the first that failed."""
-    print("== on SQLite, and whole hubs on both backends", flush=True)
-    first = pytest([])
-    print("\n== again on PostgreSQL with Redis: the tests that use the database", flush=True)
-    try:
-        second = pytest_on_postgres(["-m", "database and not processes"])
-    except Missing as missing:
-        print(f"{'FAILED' if IN_CI else 'skipped'}, missing: {missing}")
-        second = 1 if IN_CI else 0
-    if second == NO_TESTS:
-        print("No test uses the database.")
-        second = 0
-    return first or second
+    """Both lanes; what the second says is shown when both have ended."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as said:
+        try:
+            code = together(Lane(HUBS), Lane(OTHERS, said))
+        finally:
+            said.seek(0)
+            sys.stdout.buffer.write(said.read())
+            sys.stdout.flush()
+    print(f"== all tests: exit {code} after {time.monotonic() - began:.0f} s", flush=True)
+    return code
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -67,13 +157,9 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     if not arguments:
         return everything()
-    if arguments[0] == "--postgres":
-        try:
-            return pytest_on_postgres(arguments[1:])
-        except Missing as missing:
-            print(f"missing: {missing}")
-            return 1
-    return pytest(arguments)
+    postgres = arguments[0] == "--postgres"
+    title = "pytest on PostgreSQL with Redis" if postgres else "pytest"
+    return together(Lane([Step(title, tuple(arguments[postgres:]), postgres)]))
 
 
 if __name__ == "__main__":
