@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hub.client.threads import ThreadPerCall
 
 if TYPE_CHECKING:
-    from hub.client.client import A2ASessionClient
+    from hub.client.life import Life
 
 log = logging.getLogger("hub.client")
 
@@ -26,7 +26,7 @@ class Background:
     lets the usual program (handlers at module level, then `asyncio.run`) take over before anything was connected.
     """
 
-    def __init__(self, client: A2ASessionClient) -> None:
+    def __init__(self, client: Life) -> None:
         self._client = client
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -93,7 +93,7 @@ class Background:
                 self._loop = self._stopped = None
 
 
-def run_until_signal(client: A2ASessionClient) -> None:
+def run_until_signal(client: Life) -> None:
     """The main function of a program that is one agent; SIGINT and SIGTERM end it cleanly."""
 
     async def main() -> None:

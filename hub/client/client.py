@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from hub.client.asks import Ask
-from hub.client.background import Background, run_until_signal
-from hub.client.calls import Calls
-from hub.client.dispatch import ErrorHandler, MessageHandler, SessionHandler, handling
 from hub.client.engine import ConnectionHandler, Engine
-from hub.client.errors import ClientClosed
 from hub.client.frames import Chunk, Message, Session, read
+from hub.client.handlers import ErrorHandler, MessageHandler, SessionHandler, handling
 from hub.client.iterators import EventStream
 from hub.client.journal import Journal
+from hub.client.life import Life
 from hub.client.sending import Sent
 from hub.client.streaming import ReplyStream, chunks_then_answer
 from hub.client.tracework import TraceHandler
 
-log = logging.getLogger("hub.client")
 H = TypeVar("H", bound=Callable[..., Any])
 
 
-class A2ASessionClient(Calls):
+class A2ASessionClient(Life):
     """An agent at a hub.
 
         client = A2ASessionClient("https://hub.example.org", "cloud-agent-123", "ak_…")
@@ -65,9 +60,8 @@ class A2ASessionClient(Calls):
         reconnect_cap: float = 20.0,
         close_grace: float = 5.0,
     ) -> None:
-        super().__init__(base_url, agent_id, api_key, timeout=timeout, retry_for=retry_for)
+        super().__init__(base_url, agent_id, api_key, timeout=timeout, retry_for=retry_for, close_grace=close_grace)
         self.send_timeout = send_timeout
-        self.close_grace = close_grace
         self._engine = Engine(
             self.address,
             agent_id,
@@ -80,118 +74,13 @@ class A2ASessionClient(Calls):
             max_attempts=max_attempts,
             reconnect_cap=reconnect_cap,
         )
-        self._starting: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
-        self._background = Background(self)
-
-    # --- life ---
-
-    async def start(self) -> None:
-        """Open the agent's socket (in the background: this does not wait for the hub). Called for you when needed."""
-        self._closed = False
-        await self._ensure()
-
-    async def connect(self, timeout: float | None = 30.0) -> None:
-        """Start, and wait until the hub has welcomed us; raises what makes that impossible."""
-        await self.start()
-        async with asyncio.timeout(timeout):
-            await self._engine.connected()
-
-    async def close(self) -> None:
-        """Let running handlers end (for `close_grace` seconds), acknowledge what they did, say good-bye.
-
-        Called from a handler it happens right after that handler has returned.
-        """
-        if handling.get() is not None and self._loop is asyncio.get_running_loop():
-            handling_done = asyncio.get_running_loop().create_task(self._close_outside())
-            self._engine.keep(handling_done)
-            return
-        await self._close()
-
-    async def _close_outside(self) -> None:
-        handling.set(None)
-        await self._close()
-
-    async def _close(self) -> None:
-        self._closed = True
-        await self._background.stop()
-        await self.release()
-        await self.rest.aclose()
-
-    async def release(self) -> None:
-        """Stop in this loop without closing the client: another loop is about to take it over."""
-        if self._starting is not None and self._loop is asyncio.get_running_loop():
-            with contextlib.suppress(Exception):
-                await self._starting
-            await self._engine.stop(self.close_grace)
-            self._starting = None
-            await self.rest.aclose()
-
-    async def run_forever(self) -> None:
-        """Start and stay until `close()`; raises the error that made going on pointless (a revoked key)."""
-        await self.start()
-        await self._engine.over()
-
-    def run(self) -> None:
-        """`run_forever` for a program that is nothing but this agent; ends cleanly on SIGINT and SIGTERM."""
-        run_until_signal(self)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def connected(self) -> bool:
-        return self._engine.socket_open
-
-    @property
-    def error(self) -> BaseException | None:
-        """What ended the connection for good, or None."""
-        return self._engine.error
-
-    async def _ensure(self) -> None:
-        if self._closed:
-            raise ClientClosed("this client was closed")
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop or self._starting is None:
-            if not self._background.is_mine():
-                await self._background.stop()
-            self._begin(loop)
-        assert self._starting is not None
-        await asyncio.shield(self._starting)
-        if self._engine.error is not None:
-            raise self._engine.error
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._starting = loop.create_task(self._engine.start(), name="hub client start")
-
-    def _autostart(self) -> None:
-        """A handler was registered: it wants messages, so the socket opens; in a thread of its own if no loop runs yet."""
-        if self._closed:
-            return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self._background.start()
-            return
-        if self._loop is loop and self._starting is not None:
-            self._engine.poke()
-        elif not self._background.running:
-            self._begin(loop)
 
     # --- handlers ---
 
     def on_message(self, handler: H) -> H:
         """Decorator: `handler(message)` for each message of others, once, in order within a session."""
         message_handler: MessageHandler = handler
-        self._engine.dispatcher.message_handlers.append(message_handler)
+        self._engine.dispatcher.handlers.message.append(message_handler)
         self._autostart()
         return handler
 
@@ -201,14 +90,14 @@ class A2ASessionClient(Calls):
         That first message is then not given to `on_message`. It is "" when the session begins without one.
         """
         session_handler: SessionHandler = handler
-        self._engine.dispatcher.session_handlers.append(session_handler)
+        self._engine.dispatcher.handlers.session.append(session_handler)
         self._autostart()
         return handler
 
     def on_error(self, handler: H) -> H:
         """Decorator: `handler(error, message, attempt)` when a handler has raised; the message is delivered again."""
         error_handler: ErrorHandler = handler
-        self._engine.dispatcher.error_handlers.append(error_handler)
+        self._engine.dispatcher.handlers.error.append(error_handler)
         return handler
 
     def on_connection(self, handler: H) -> H:

@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import hashlib
-import inspect
 import logging
-import random
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from hub.client.asks import Asks
 from hub.client.core.inbox import Gauge, Item, Offer, SessionInbox
-from hub.client.errors import ClientClosed, ClientError, HubError, NotFound, SessionClosed
+from hub.client.errors import ClientError, HubError, NotFound
 from hub.client.frames import Message, NewSession, ReplayComplete, SessionUnread
+from hub.client.handlers import Handlers, Handling
 from hub.client.iterators import EventStream
 from hub.client.journal import Journal
-from hub.client.wire import encode
 
 log = logging.getLogger("hub.client")
-
-MessageHandler = Callable[[Message], Awaitable[Any] | Any]
-SessionHandler = Callable[[str, str], Awaitable[Any] | Any]
-ErrorHandler = Callable[[BaseException, Message | NewSession, int], Awaitable[Any] | Any]
-
-
-@dataclass
-class Handling:
-    """What the current task is handling: sends made meanwhile get ids that a redelivery will make again."""
-
-    key: str
-    session_id: str
-    message: Message | None
-    recorded: bool = False
-    _seen: Counter[str] = field(default_factory=Counter)
-
-    def next_id(self, session_id: str, body: dict[str, Any]) -> str:
-        """The same for the same words in answer to the same message, however often that is delivered."""
-        digest = hashlib.sha256(encode([session_id, body]).encode()).hexdigest()[:20]
-        self._seen[digest] += 1
-        return f"re-{self.key[:80]}-{digest}-{self._seen[digest]}"
-
-
-handling: contextvars.ContextVar[Handling | None] = contextvars.ContextVar("hub_handling", default=None)
 
 
 class Log(Protocol):
@@ -81,12 +51,9 @@ class Dispatcher:
         self.limit = limit
         self.limit_total = limit_total
         self.parallel = parallel
-        self.max_attempts = max_attempts
+        self.handlers = Handlers(max_attempts=max_attempts, stopping=lambda: self._slots is None)
         self.journal: Journal | None = None
         self.inboxes: dict[str, SessionInbox] = {}
-        self.message_handlers: list[MessageHandler] = []
-        self.session_handlers: list[SessionHandler] = []
-        self.error_handlers: list[ErrorHandler] = []
         self.streams: list[EventStream] = []
         self._read_log = read_log
         self._wake = wake
@@ -288,10 +255,10 @@ class Dispatcher:
     def _takes(self, inbox: SessionInbox, item: Item) -> bool:
         if not item.durable:
             return True
-        if self.message_handlers or any(stream.wants(inbox.session_id) for stream in self.streams):
+        if self.handlers.message or any(stream.wants(inbox.session_id) for stream in self.streams):
             return True
         if isinstance(item.payload, NewSession):
-            return bool(self.session_handlers)
+            return bool(self.handlers.session)
         return self._asks.may_claim(item.payload)
 
     async def _work(self, inbox: SessionInbox) -> None:
@@ -346,14 +313,14 @@ class Dispatcher:
             if id(stream) not in item.finished_by:
                 await stream.offer(frame)
                 item.finished_by.add(id(stream))
-        if self.session_handlers:
+        if self.handlers.session:
             key = first.message_id if first is not None else f"new-{frame.session_id}"
             context = Handling(key, frame.session_id, first)
             calls = [
                 (handler, (frame.session_id, first.content if first is not None else ""))
-                for handler in self.session_handlers
+                for handler in self.handlers.session
             ]
-            return await self._call(inbox, item, context, calls)
+            return await self.handlers.call(item, context, calls)
         if first is None or item.sequence is None:
             return True
         item.payload = first  # nobody asked for new sessions as such: it is a message like others
@@ -362,8 +329,8 @@ class Dispatcher:
     async def _handle_message(self, inbox: SessionInbox, item: Item, message: Message) -> bool:
         context = Handling(message.message_id, message.session_id, message)
         # As they are now: a handler that is registered meanwhile has not seen this message.
-        handlers = list(self.message_handlers)
-        if not await self._call(inbox, item, context, [(handler, (message,)) for handler in handlers]):
+        handlers = list(self.handlers.message)
+        if not await self.handlers.call(item, context, [(handler, (message,)) for handler in handlers]):
             return False
         read = False
         for stream in self._streams_of(inbox):
@@ -371,65 +338,6 @@ class Dispatcher:
                 item.finished_by.add(id(stream))
             read = read or id(stream) in item.finished_by
         return bool(handlers) or read  # else the one who read it left before it was done
-
-    async def _call(
-        self,
-        inbox: SessionInbox,
-        item: Item,
-        context: Handling,
-        calls: list[tuple[Callable[..., Any], tuple[Any, ...]]],
-    ) -> bool:
-        token = handling.set(context)
-        try:
-            for handler, arguments in calls:
-                if id(handler) in item.finished_by:
-                    continue
-                try:
-                    result = handler(*arguments)
-                    if inspect.isawaitable(result):
-                        await result
-                except asyncio.CancelledError as error:
-                    task = asyncio.current_task()
-                    if self._slots is None or (task is not None and task.cancelling()):
-                        raise
-                    return await self._failed(inbox, item, context, error)
-                except Exception as error:
-                    return await self._failed(inbox, item, context, error)
-                item.finished_by.add(id(handler))
-            return True
-        finally:
-            item.recorded = item.recorded or context.recorded
-            handling.reset(token)
-
-    async def _failed(self, inbox: SessionInbox, item: Item, context: Handling, error: BaseException) -> bool:
-        """Report; then True to pass over it, False to deliver it again after a pause."""
-        if isinstance(error, ClientClosed):
-            return False  # we are going down: nobody's fault, and the next process gets it
-        item.attempts += 1
-        final = isinstance(error, SessionClosed | NotFound) and error.details.get("session_id") in (
-            None,
-            inbox.session_id,
-        )
-        given_up = final or context.recorded or (self.max_attempts is not None and item.attempts >= self.max_attempts)
-        log.error(
-            "a handler failed on %s of session %s (attempt %d): %s",
-            context.key,
-            inbox.session_id,
-            item.attempts,
-            "passed over" if given_up else "it will be delivered again",
-            exc_info=error,
-        )
-        for report in self.error_handlers:
-            try:
-                result = report(error, item.payload, item.attempts)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception:
-                log.exception("an error handler failed itself")
-        if not given_up:
-            pause = min(30.0, 0.25 * 2.0 ** min(item.attempts, 10))
-            item.not_before = time.monotonic() + pause * random.uniform(0.5, 1.0)
-        return given_up
 
     def _streams_of(self, inbox: SessionInbox) -> list[EventStream]:
         return [stream for stream in self.streams if stream.wants(inbox.session_id)]

@@ -15,7 +15,7 @@ from hub.client.address import Address
 from hub.client.asks import Asks
 from hub.client.core.backoff import Backoff
 from hub.client.core.link import Link
-from hub.client.dispatch import Dispatcher, handling
+from hub.client.dispatch import Dispatcher
 from hub.client.errors import ClientClosed, ClientError, HubError
 from hub.client.frames import (
     Ack,
@@ -34,6 +34,7 @@ from hub.client.frames import (
     Welcome,
     read,
 )
+from hub.client.handlers import handling
 from hub.client.journal import Journal
 from hub.client.requests import Requests
 from hub.client.rest import Rest, segment

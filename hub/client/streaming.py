@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hub.client.asks import Ask
-from hub.client.dispatch import handling
 from hub.client.frames import Chunk, Message
+from hub.client.handlers import handling
 from hub.client.sending import Sent
 
 if TYPE_CHECKING:
