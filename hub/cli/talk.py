@@ -72,6 +72,7 @@ def send(
             run.screen.line(f"sent as {answer['message_id']}, number {answer['sequence']}")
         else:
             run.screen.line(answer["session_id"])
+        _note_trace(run.screen, answer.get("trace_id"))
 
     async def and_wait() -> None:
         client = await run.client(retry_for=10.0)
@@ -92,11 +93,18 @@ def send(
                     run.screen.line()
                 else:
                     run.screen.line(piece.content)
+                if isinstance(piece, Message):
+                    _note_trace(run.screen, piece.trace_id)
 
     if wait:
         run.go(and_wait)
     else:
         run.go(lambda: run.asked(quick))
+
+
+def _note_trace(screen: Screen, trace_id: str | None) -> None:
+    if trace_id and not screen.as_json:
+        screen.note(f"it is executed; see: hub trace {trace_id}")
 
 
 def tail(
