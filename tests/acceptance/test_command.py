@@ -217,7 +217,7 @@ async def test_the_shell_completes_commands_options_and_sub_commands(tmp_path: P
     async with terminal("bash", "--norc", "--noprofile", "-i", env=env) as shell:
         await shell.until(r"\$ ")
         shell.type('eval "$(hub --show-completion bash)"; echo set""up\n')
-        await shell.until("\nsetup")
+        await shell.until("setup")
         shell.type("hub hist\t")
         await shell.until("hub history ")
         shell.type("\x15hub agent works\t")
