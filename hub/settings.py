@@ -214,6 +214,7 @@ FRAME_HANDLERS: dict[str, str] = {
 }
 # `sweep(now) -> [(Celery task, [keys])]`: what is due, taken by compare-and-set; every process with a keeper asks each second.
 SWEEPS: list[str] = [
+    "traces_app.classifier.take_due",
     "hub.a2a.outbound.ends.take_due",
     "hub.a2a.outbound.refreshing.take_due",
     "hub.a2a.push.outbox.take_due",
@@ -257,6 +258,7 @@ HUB_EXECUTORS: dict[str, str] = {
     "llm": "traces_app.executors.llm.executor.LlmExecutor",
     "orchestrator": "traces_app.executors.orchestrator.executor.OrchestratorExecutor",
 }
+HUB_CLASSIFIER_MODEL = env("HUB_CLASSIFIER_MODEL")  # asked whether what no rule decides is work; "" is nobody
 HUB_TALKING_EXECUTORS = ["llm", "orchestrator", "a2a"]  # whatever is said to such an agent is work: nobody else answers
 
 # Models. Any endpoint that speaks OpenAI's chat completions; the key goes to HUB_LLM_BASE_URL and nowhere else.

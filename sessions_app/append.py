@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
@@ -186,7 +187,7 @@ class _Batch:
         said_to_a_talker = (
             bool(talkers) and draft.kind == "chat" and (len(talkers) > 1 or draft.sender_pk not in talkers)
         )
-        if draft.kind in WORK_KINDS or draft.requires_execution or said_to_a_talker:
+        if draft.kind in WORK_KINDS or draft.requires_execution or said_to_a_talker or settings.HUB_CLASSIFIER_MODEL:
             entry = Entry(
                 draft, member.agent_id if member else HUB, ledger, self.changes, lambda other: self._post(other, ledger)
             )

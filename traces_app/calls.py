@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from sessions_app.changes import unit_of_work
+from sessions_app.changes import Changes, unit_of_work
 from sessions_app.context import deliveries
 from sessions_app.context.deliveries import Reply
 from sessions_app.db import utc_now
@@ -108,7 +108,6 @@ class Caller:
             in_line=False,
             called=True,
             asking=wanted.asking,
-            last_sequence=1,
         )
         # Before there is a trace to be run: whoever runs it finds the delivery, and a connected agent is offered it.
         # Executors that talk know of deliveries, and make and settle their own.
@@ -136,12 +135,7 @@ class Caller:
         with unit_of_work() as changes:
             LockedSession(trace.session_id, changes)
             self._hold()
-            now = utc_now()
-            trace.created_at = trace.changed_at = now
-            trace.next_hint_at = now + timedelta(seconds=HINT_SECONDS)
-            trace.save(force_insert=True)
-            first_event(trace, changes)
-            open_trace(session_pk=trace.session_id, trace_id=trace.public_id, agent_id=wanted.agent_id, changes=changes)
+            open_beside(trace, wanted.agent_id, changes)
 
     def results(self) -> list[CallResult]:
         """What came of all calls of this trace so far, earlier attempts included, in the order in which they ended."""
@@ -153,6 +147,17 @@ class Caller:
         rows = Trace.objects.select_for_update().filter(pk=self._trace.pk, attempt=self._attempt, status=RUNNING)
         if not rows.exists():
             raise Lost()
+
+
+def open_beside(trace: Trace, agent_id: str, changes: Changes) -> None:
+    """Store a new trace that no append opens, under its session's lock."""
+    now = utc_now()
+    trace.created_at = trace.changed_at = now
+    trace.next_hint_at = now + timedelta(seconds=HINT_SECONDS)
+    trace.last_sequence = 1
+    trace.save(force_insert=True)
+    first_event(trace, changes)
+    open_trace(session_pk=trace.session_id, trace_id=trace.public_id, agent_id=agent_id, changes=changes)
 
 
 class _Call:

@@ -22,7 +22,7 @@ from sessions_app.protocol.ids import HUB, new_trace_id
 from traces_app import bell
 from traces_app.leases import DELEGATE, HINT_SECONDS
 from traces_app.lifecycle import LockedSession, cancel_locked
-from traces_app.models import Trace
+from traces_app.models import Trace, Undecided
 from traces_app.moves import first_event
 from traces_app.states import OPEN, RUNNING
 
@@ -51,6 +51,8 @@ def open_traces(entry: Entry) -> None:
         runner = _runner(entry)
     elif (runner := _talker(entry)) is not None:
         draft.kind, draft.classified_by = "task", f"agent:{runner.agent_id}"
+    else:
+        _leave_to_a_model(entry)
     if runner is None:
         return
     parent = _parent(entry)
@@ -129,6 +131,22 @@ def _talker(entry: Entry) -> Runner | None:
             return None
     row = Agent.objects.filter(pk=addressee.agent_pk, is_active=True).values_list("executor", flat=True).first()
     return Runner(addressee.agent_pk, addressee.agent_id, row) if row else None
+
+
+def _leave_to_a_model(entry: Entry) -> None:
+    """Note what no rule decides and somebody could execute (`classifier.py`)."""
+    draft = entry.draft
+    if not settings.HUB_CLASSIFIER_MODEL or draft.kind != "chat" or draft.requires_execution is not None:
+        return
+    if kinds.classifier.classify(draft.content).rule is not None or (runner := _runner(entry)) is None:
+        return
+    Undecided.objects.create(
+        session_id=draft.session_pk,
+        message_key=draft.key,
+        agent_id=runner.agent_pk,
+        executor=runner.executor,
+        due_at=utc_now(),
+    )
 
 
 def _addressee(entry: Entry) -> Member | None:

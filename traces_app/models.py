@@ -82,6 +82,27 @@ class Trace(models.Model):
         return self.public_id
 
 
+class Undecided(models.Model):
+    """A message that the rules left undecided and that somebody could execute: a model is asked, after the append.
+
+    The row is the outbox: it goes with the decision, or when no model could be asked `attempts` times.
+    """
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="+")
+    message_key = models.BigIntegerField(unique=True)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+", help_text="who would execute it")
+    executor = models.CharField(max_length=200)
+    attempts = models.IntegerField(default=0)
+    due_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        verbose_name_plural = "undecided"
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return str(self.message_key)
+
+
 class TraceEvent(models.Model):
     """Append-only; `sequence` from 1 without gaps per trace. `data` is redacted JSON."""
 

@@ -8,9 +8,25 @@ from celery import shared_task
 from django.db import connection
 
 from sessions_app.db import is_outage, on_postgres
+from traces_app import classifier
 from traces_app.runner import run_trace
 
 log = logging.getLogger("hub.traces")
+
+
+@shared_task(name=classifier.TASK, ignore_result=True, acks_late=False)
+def classify(undecided_pk: int) -> None:
+    """Have a model decide about a message. Delivered twice, or late, it does nothing."""
+    try:
+        classifier.decide(undecided_pk)
+    except Exception as error:
+        if not is_outage(error):
+            raise
+        log.warning("a message could not be classified now: %r", error)  # it is due again
+        connection.close()
+    finally:
+        if on_postgres():
+            connection.close()
 
 
 @shared_task(name="traces.run", ignore_result=True, acks_late=False)

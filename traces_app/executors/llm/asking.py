@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
-from traces_app.executors.contract import Report
 from traces_app.executors.llm.choice import NO_KEY, Choice, NoModel
 from traces_app.executors.llm.loop import model_loop
 from traces_app.redaction import redact_text, storable_text
@@ -60,11 +59,16 @@ class Step:
 
 
 def ask_model(
-    choice: Choice, messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition], report: Report, say: Say
+    choice: Choice,
+    messages: Sequence[ModelMessage],
+    tools: Sequence[ToolDefinition] = (),
+    *,
+    say: Say = lambda piece: None,
+    look: Callable[[], None] = lambda: None,
 ) -> Step:
-    """Ask once, from a run's own thread; `say` gets each piece of text at once. Raises `ModelFailed` and `Cancelled`.
+    """Ask once, from a thread of one's own; `say` gets each piece of text at once. Raises `ModelFailed`.
 
-    Whoever cancels the trace ends the request: the wait looks up every `LOOK_SECONDS`.
+    `look` is called every `LOOK_SECONDS`; what it raises ends the request, and so does whoever cancels the trace.
     """
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     said: list[str] = []
@@ -75,8 +79,7 @@ def ask_model(
             try:
                 piece = pieces.get(timeout=LOOK_SECONDS)
             except queue.Empty:
-                report.flush()
-                report.check()
+                look()
                 continue
             if piece is None:
                 break

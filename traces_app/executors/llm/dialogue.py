@@ -138,7 +138,7 @@ class Dialogue:
                 self._report.chunk(piece)
 
         try:
-            step = ask_model(self._choice, messages, self._toolbox.definitions(), self._report, say)
+            step = ask_model(self._choice, messages, self._toolbox.definitions(), say=say, look=self._look)
         finally:
             self._report.flush()
         if not told and not step.calls and self.tells_at_the_end():
@@ -156,6 +156,10 @@ class Dialogue:
         if step.cut:
             self._report.log("The model's answer reached the limit of its length.", level="warning")
         return step
+
+    def _look(self) -> None:
+        self._report.flush()
+        self._report.check()
 
     def _with_own_ids(self, step: Step) -> Step:
         """A call's id names it in this trace; some servers count from 1 in each answer, or give none."""
