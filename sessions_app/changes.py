@@ -170,7 +170,7 @@ def unit_of_work() -> Iterator[Changes]:
 
 
 def encode_changes(changes: Changes) -> bytes:
-    """For another process; the counterpart is `hints.decode`."""
+    """For another process; the counterpart is `hints.decode_changes`."""
     return msgspec.msgpack.encode(
         [
             list(changes.sessions.values()),

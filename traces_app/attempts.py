@@ -17,6 +17,7 @@ from traces_app.lifecycle import Claimed
 log = logging.getLogger("hub.traces")
 
 LOOK_SECONDS = 1.0
+SOON_SECONDS = 0.05  # after a change in the database: others follow it
 
 
 class Attempt:
@@ -78,7 +79,7 @@ class Attempts:
     def look_now(self) -> None:
         """The database has changed: perhaps somebody was cancelled."""
         if self._running:
-            self._look_at = 0.0
+            self._look_at = min(self._look_at, time.monotonic() + SOON_SECONDS)
             self._wake.set()
 
     def release_all(self) -> None:
@@ -92,7 +93,7 @@ class Attempts:
 
     def _keep(self) -> None:
         while True:
-            self._wake.wait(LOOK_SECONDS if self._running else None)
+            self._wake.wait(max(0.0, self._look_at - time.monotonic()) if self._running else None)
             self._wake.clear()
             running = self.running
             # What has just begun is not looked at: the first look comes with the next change, or in a second.

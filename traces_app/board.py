@@ -14,22 +14,21 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 
-from sessions_app.context.profiles import open_view
 from sessions_app.db import utc_now
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import Subscriber
-from traces_app import chunks
+from traces_app import chunks, sql
 from traces_app.keeper import Keeper, ring_celery
-from traces_app.models import Trace
 from traces_app.offers import Offers
-from traces_app.selectors import Followed, event_view, events_after, followed
+from traces_app.selectors import Followed, followed
 from traces_app.sight import shown_event
 
 log = logging.getLogger("hub.traces")
 K = TypeVar("K", int, str)
 
 OVERLAP_SECONDS = 5.0
+NEAR_SECONDS = 0.25
 LOOK_LIMIT = 2000
 EVENTS_AT_ONCE = 500
 MAX_KNOWN = 50_000
@@ -57,8 +56,9 @@ class Board:
         self._pending: dict[int, int] = {}
         self._task: asyncio.Task[None] | None = None
         self._looked_until = utc_now()
+        self._looked_back = 0.0
         self._keeper = Keeper(None if settings.HUB_BROKERLESS else ring_celery)
-        self._inbox = chunks.Inbox(runtime.live.heard) if settings.HUB_EMBEDDED else None
+        self._inbox = chunks.Inbox(runtime.live.heard, runtime.hear_changes) if settings.HUB_EMBEDDED else None
 
     def start(self) -> None:
         if settings.HUB_TRACE_KEEPER:
@@ -109,17 +109,18 @@ class Board:
         registry = self._runtime.registry
         begun = utc_now()
         if registry.topics or self._followers:
-            since = self._looked_until - timedelta(seconds=OVERLAP_SECONDS)
-            rows = await self._runtime.read(_moved_since, since)
-            for pk, session_pk, last_sequence, created_at in rows:
+            # The doorbell may ring a hundred times a second: a look far back is for one in a second.
+            now = self._runtime.loop.time()
+            far = now - self._looked_back >= 1.0
+            self._looked_back = now if far else self._looked_back
+            back = self._looked_until - timedelta(seconds=OVERLAP_SECONDS)
+            since = back if far else self._looked_until - timedelta(seconds=NEAR_SECONDS)
+            rows = await self._runtime.read(sql.moved_since, since, back, LOOK_LIMIT)
+            for pk, session_pk, last_sequence, new in rows:
                 known = self._told.get(pk)
                 if known is None:
                     # New since we last looked: nothing of it was told. Older: we came late, the latest event will do.
-                    known = (
-                        0
-                        if created_at >= self._looked_until - timedelta(seconds=OVERLAP_SECONDS)
-                        else last_sequence - 1
-                    )
+                    known = 0 if new else last_sequence - 1
                 if last_sequence > known:
                     self._hear(pk, session_pk, known)
         self._looked_until = begun
@@ -207,22 +208,15 @@ def _discard(followers: dict[K, set[Follower]], key: K, follower: Follower) -> N
         followers.pop(key, None)
 
 
-def _moved_since(since: Any) -> list[tuple[int, int, int, Any]]:
-    rows = Trace.objects.filter(changed_at__gt=since).order_by("changed_at")
-    return list(rows.values_list("pk", "session_id", "last_sequence", "created_at")[:LOOK_LIMIT])
-
-
 def _news(wanted: list[tuple[int, int]]) -> list[tuple[Followed, list[dict[str, Any]]]]:
-    """Traces and their events after these positions."""
+    """Traces and their events after these positions; of all together a page."""
     traces = followed([pk for pk, _ in wanted])
-    found = []
-    for pk, after in wanted:
-        trace = traces.get(pk)
-        if trace is not None and trace.last_sequence > after:
-            rows = events_after(pk, after, EVENTS_AT_ONCE)
-            events = [event_view(event, trace.trace_id, open_view(), trace.agent_id) for event in rows]
-            found.append((trace, events))
-    return found
+    behind = {pk: after for pk, after in wanted if pk in traces and traces[pk].last_sequence > after}
+    found: dict[int, list[dict[str, Any]]] = {pk: [] for pk in behind}
+    for pk, event in sql.events_of(behind, EVENTS_AT_ONCE):
+        event["trace_id"] = traces[pk].trace_id
+        found[pk].append(event)
+    return [(traces[pk], events) for pk, events in found.items()]
 
 
 def board_of(runtime: Runtime) -> Board:

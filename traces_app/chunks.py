@@ -1,6 +1,7 @@
-"""Text that is being written, on its way from a worker to the sockets: never stored, dropped when nobody takes it.
+"""What a worker tells the web processes: text that is being written, and hints of what it has committed.
 
-Production: over the channel layer, with the other hints. Embedded: a Unix datagram socket in the data directory (0600).
+Dropped when nobody takes it: text is never stored, and the rows say what a hint would have said. Production: over the
+channel layer. Embedded: a Unix datagram socket in the data directory (0600).
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from django.conf import settings
 
+from sessions_app.changes import Changes, encode_changes
 from sessions_app.protocol.frames import encode
 
 log = logging.getLogger("hub.traces")
 
 SOCKET_NAME = "chunks.sock"
 TEXT_CHARACTERS = 16 * 1024
+MAX_DATAGRAM = 96 * 1024
 
 
 class Stream:
@@ -58,6 +62,13 @@ def send_frame(fields: dict[str, Any]) -> None:
     publisher.send_frame(fields)
 
 
+def send_changes(changes: Changes) -> None:
+    """As a publisher of `sessions_app.changes`, in the embedded hub: the doorbell would have its process look, but later."""
+    data = encode_changes(changes)
+    if len(data) <= MAX_DATAGRAM:
+        _send_datagram(msgspec.msgpack.encode({"changes": data}))
+
+
 _sender = threading.local()
 
 
@@ -88,10 +99,11 @@ def _address(directory: int) -> str:
 
 
 class Inbox:
-    """The web process's end of the embedded hub's socket; `take(fields)` is called on the loop."""
+    """The web process's end of the embedded hub's socket. On the loop: `take(fields)` gets text, `hear(data)` a hint."""
 
-    def __init__(self, take: Any) -> None:
+    def __init__(self, take: Callable[[dict[str, Any]], None], hear: Callable[[bytes], None]) -> None:
         self._take = take
+        self._hear = hear
         self._socket: socket.socket | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -122,7 +134,9 @@ class Inbox:
                 fields = msgspec.msgpack.decode(data)
             except msgspec.DecodeError:
                 continue
-            if isinstance(fields, dict):
+            if isinstance(fields, dict) and "changes" in fields:
+                self._hear(fields["changes"])
+            elif isinstance(fields, dict):
                 self._take(fields)
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:

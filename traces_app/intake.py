@@ -19,7 +19,7 @@ from sessions_app.members import Member
 from sessions_app.models import Agent, Participant, Presence
 from sessions_app.protocol.errors import Busy, Invalid
 from sessions_app.protocol.ids import HUB, new_trace_id
-from traces_app import bell
+from traces_app import bell, sql
 from traces_app.leases import DELEGATE, HINT_SECONDS
 from traces_app.lifecycle import LockedSession, cancel_locked
 from traces_app.models import Trace, Undecided
@@ -64,7 +64,7 @@ def open_traces(entry: Entry) -> None:
         if policy == "interrupt":
             _interrupt(entry)
     now = utc_now()
-    trace = Trace.objects.create(
+    trace = Trace(
         public_id=new_trace_id(),
         session_id=draft.session_pk,
         message_key=draft.key,
@@ -82,6 +82,7 @@ def open_traces(entry: Entry) -> None:
         created_at=now,
         changed_at=now,
     )
+    sql.insert_trace(trace)
     draft.trace_id = trace.public_id
     waits = bool(turn.open_traces) and trace.in_line
     turn.open_traces[trace.public_id] = runner.agent_id

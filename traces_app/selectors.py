@@ -15,6 +15,7 @@ from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import message_id
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.sql import messages_by_key
+from traces_app import sql
 from traces_app.models import Goal, Trace, TraceEvent
 from traces_app.sight import shown_event, shown_trace
 
@@ -129,10 +130,7 @@ class Followed(NamedTuple):
 
 
 def followed(pks: Sequence[int]) -> dict[int, Followed]:
-    rows = Trace.objects.filter(pk__in=pks).values_list(
-        "pk", "session_id", "session__public_id", "public_id", "agent__agent_id", "status", "last_sequence"
-    )
-    return {row[0]: Followed(*row) for row in rows}
+    return {row[0]: Followed(*row) for row in sql.followed(pks)} if pks else {}
 
 
 def event_view(event: TraceEvent, trace_id: str, view: View, agent_id: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from django.db.models import Model
 
 from sessions_app.context.profiles import View
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
+from sessions_app.db import from_column, time_as_text
 from sessions_app.sql import marks, messages_by_key
 from traces_app.models import ToolCall, Trace, TraceEvent
 from traces_app.states import CREATED, OPEN
@@ -228,6 +229,72 @@ def prepared(model: type[Model], column: str, value: Any) -> Any:
 @cache
 def _field(model: type[Model], column: str) -> Any:
     return next(field for field in model._meta.concrete_fields if field.attname == column)
+
+
+def insert_trace(trace: Trace) -> None:
+    """Store a new trace; it knows its key from then on."""
+    fields = [field for field in Trace._meta.concrete_fields if not field.primary_key]
+    names = ", ".join(field.attname for field in fields)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO traces_app_trace ({names}) VALUES ({marks(fields)}) RETURNING id",
+            [field.get_db_prep_save(getattr(trace, field.attname), connection) for field in fields],
+        )
+        trace.pk = cursor.fetchall()[0][0]
+    trace._state.adding = False
+
+
+# What is told of traces
+
+
+def moved_since(moment: datetime, new: datetime, limit: int) -> list[tuple[int, int, int, bool]]:
+    """Traces that have moved since then: key, session, `last_sequence`, and whether they were made since `new`."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """SELECT id, session_id, last_sequence, created_at >= %s FROM traces_app_trace
+                WHERE changed_at > %s ORDER BY changed_at LIMIT %s""",
+            [prepared(Trace, "created_at", new), prepared(Trace, "changed_at", moment), limit],
+        )
+        return [(row[0], row[1], row[2], bool(row[3])) for row in cursor.fetchall()]
+
+
+def followed(trace_pks: Sequence[int]) -> list[tuple[Any, ...]]:
+    """The columns of `selectors.Followed`."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""SELECT t.id, t.session_id, s.public_id, t.public_id, a.agent_id, t.status, t.last_sequence
+                  FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
+                  JOIN sessions_app_agent a ON a.id = t.agent_id WHERE t.id IN ({marks(trace_pks)})""",
+            list(trace_pks),
+        )
+        return list(cursor.fetchall())
+
+
+def events_of(after: Mapping[int, int], limit: int) -> list[tuple[int, dict[str, Any]]]:
+    """Events of several traces, each after its position, as the doors show them but for `trace_id`; a page of all together."""
+    found: list[tuple[int, dict[str, Any]]] = []
+    if not after:
+        return found
+    wanted = " OR ".join(["(trace_id = %s AND sequence > %s)"] * len(after))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""SELECT trace_id, sequence, type, span_id, parent_id, attempt, {time_as_text("timestamp")}, data
+                  FROM traces_app_traceevent WHERE {wanted} ORDER BY trace_id, sequence LIMIT %s""",
+            [*(value for pair in after.items() for value in pair), limit],
+        )
+        for pk, sequence, kind, span_id, parent_id, attempt, time, data in cursor.fetchall():
+            event = {
+                "trace_id": "",
+                "sequence": sequence,
+                "type": kind,
+                "span_id": span_id,
+                "parent_id": parent_id,
+                "attempt": attempt,
+                "timestamp": from_column(time),
+                "data": _value(data),
+            }
+            found.append((pk, event))
+    return found
 
 
 # What an attempt is given

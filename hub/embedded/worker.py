@@ -20,7 +20,7 @@ from django.db import connection
 from sessions_app.changes import add_publisher
 from sessions_app.db import is_outage
 from sessions_app.realtime.hints import Doorbell
-from traces_app import bell, leases
+from traces_app import bell, chunks, leases
 from traces_app.attempts import attempts
 from traces_app.keeper import Keeper, ring_celery
 from traces_app.publisher import publisher
@@ -41,7 +41,9 @@ HEALTHY_SECONDS = 5.0
 
 def prepare() -> None:
     """Before the pool forks: what its processes inherit."""
-    if not settings.HUB_BROKERLESS:
+    if settings.HUB_EMBEDDED:
+        add_publisher(chunks.send_changes)
+    elif not settings.HUB_BROKERLESS:
         add_publisher(publisher)
 
 
@@ -98,11 +100,10 @@ class Feeder(threading.Thread):
         while True:
             self._wake.wait(FEED_SECONDS)
             self._wake.clear()
-            begun = time.monotonic()
             try:
-                self._feed()
+                looked = self._feed()
                 # Each commit rings, and a look costs the more the more traces wait: it may not take the worker's time.
-                time.sleep(min(FEED_SHARE * (time.monotonic() - begun), FEED_SECONDS))
+                time.sleep(min(FEED_SHARE * looked, FEED_SECONDS))
             except Exception as error:
                 if is_outage(error):
                     log.warning("the queue can't be fed: %s", type(error).__name__)
@@ -111,14 +112,17 @@ class Feeder(threading.Thread):
                 connection.close()
                 time.sleep(FEED_SECONDS)
 
-    def _feed(self) -> None:
+    def _feed(self) -> float:
+        """How long the look has taken, in seconds."""
         now = time.monotonic()
         waiting = set(leases.claimable_keys())
+        looked = time.monotonic() - now
         # What is not waiting any more may be fed again when it waits again.
         self._fed = {pk: at for pk, at in self._fed.items() if pk in waiting and now - at < FEED_AGAIN_SECONDS}
         for pk in sorted(waiting - self._fed.keys()):
             if ring_celery(pk):
                 self._fed[pk] = now
+        return looked
 
 
 # In the web process

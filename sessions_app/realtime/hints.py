@@ -34,6 +34,19 @@ _decoder = msgspec.msgpack.Decoder(
 )
 
 
+def decode_changes(data: bytes) -> Changes:
+    """What `encode_changes` of another process has made."""
+    sessions, reads, presence, revoked, traces, reviewed = _decoder.decode(data)
+    return Changes(
+        sessions={change.pk: change for change in sessions},
+        reads=reads,
+        presence=presence,
+        revoked_keys=revoked,
+        traces=traces,
+        reviewed=reviewed,
+    )
+
+
 class LayerHints:
     """Hints over the channel layer. `start` returns once this process is subscribed, or after a moment if it can't be."""
 
@@ -128,17 +141,7 @@ class LayerHints:
         if message["type"] == "hub.frame":
             self._on_frame(msgspec.msgpack.decode(message["data"]))
             return
-        sessions, reads, presence, revoked, traces, reviewed = _decoder.decode(message["data"])
-        self._on_changes(
-            Changes(
-                sessions={change.pk: change for change in sessions},
-                reads=reads,
-                presence=presence,
-                revoked_keys=revoked,
-                traces=traces,
-                reviewed=reviewed,
-            )
-        )
+        self._on_changes(decode_changes(message["data"]))
 
 
 class Doorbell(threading.Thread):

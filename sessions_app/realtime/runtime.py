@@ -30,7 +30,7 @@ from sessions_app.protocol.frames import encode
 from sessions_app.rates import Rates
 from sessions_app.realtime import places, presence
 from sessions_app.realtime.acknowledgements import Acknowledgements
-from sessions_app.realtime.hints import Doorbell, LayerHints
+from sessions_app.realtime.hints import Doorbell, LayerHints, decode_changes
 from sessions_app.realtime.live import LiveText
 from sessions_app.realtime.parts import Part
 from sessions_app.realtime.registry import Registry
@@ -237,6 +237,10 @@ class Runtime:
             self.loop.call_soon_threadsafe(self._committed, changes)
         except RuntimeError:
             log.info("the loop has ended; other processes will find the rows")
+
+    def hear_changes(self, data: bytes) -> None:
+        """A hint of another process that came by a way of its own; on the loop."""
+        self._heard(decode_changes(data))
 
     def _heard(self, changes: Changes) -> None:
         self._deliver(changes)
