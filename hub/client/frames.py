@@ -253,6 +253,7 @@ class TraceOffer(Frame, kw_only=True, tag="trace.run"):
     lease_seconds: float = 30.0
     context: dict[str, Any] | None = None
     history: list[Any] | None = None
+    question: dict[str, Any] | None = None
     session_id: str | None = None
 
     @property

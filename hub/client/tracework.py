@@ -39,7 +39,11 @@ class TraceFailed(Exception):
 
 
 class TraceRun:
-    """One attempt at one trace. `task` is what was asked; `context` and `history` are the session's."""
+    """One attempt at one trace. `task` is what was asked; `context` and `history` are the session's.
+
+    Where a main agent asks, `question` is how: `{session_id, current_query, context_injections?, round, parts, …}`, and
+    `history` is this agent's own, with what is injected in fences.
+    """
 
     def __init__(self, offer: TraceOffer, runs: TraceRuns) -> None:
         self.trace_id = offer.trace_id
@@ -49,6 +53,7 @@ class TraceRun:
         self.trace = offer.trace
         self.context = offer.context or {}
         self.history = offer.history or []
+        self.question = offer.question
         self.lease_seconds = offer.lease_seconds
         self._runs = runs
 
