@@ -7,6 +7,7 @@ times the message itself. So the consumer routes and authenticates, and then run
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -32,7 +33,7 @@ from sessions_app.protocol.errors import (
     TooLarge,
     Unsupported,
 )
-from sessions_app.protocol.jsontext import decode, loads
+from sessions_app.protocol.jsontext import decode
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import DIED, MALFORMED, TOO_FAST, Subscriber, session_frame
@@ -368,20 +369,34 @@ def _ack(
 
 
 def _names_in(text: str) -> tuple[str | int | None, str | None]:
-    """`id` and `client_message_id` of a frame that was refused, where they can still be read."""
+    """`id` and `client_message_id` of a frame that was refused, where they can still be read, whatever else it holds.
+
+    By the standard library, which also reads what our own rules refuse: NaN, lone surrogates, numbers beyond 64 bits.
+    """
     if len(text) > limits.FRAME_BYTES:
         return None, None
     try:
-        value = loads(text)
-    except HubError:
+        value = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else None)
+    except (ValueError, RecursionError):
         return None, None
     if not isinstance(value, dict):
         return None, None
     id_, client_id = value.get("id"), value.get("client_message_id")
     return (
-        id_ if isinstance(id_, str | int) and not isinstance(id_, bool) and len(str(id_)) <= 200 else None,
-        client_id if isinstance(client_id, str) and len(client_id) <= 200 else None,
+        id_ if _is_text(id_) or (isinstance(id_, int) and not isinstance(id_, bool)) else None,
+        client_id if _is_text(client_id) else None,
     )
+
+
+def _is_text(value: object) -> bool:
+    """Whether it can be said back: short, and without what JSON text of ours never holds."""
+    if not isinstance(value, str) or len(value) > 200 or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 __all__ = ["Changes", "NotFound", "Receive", "Send", "Socket"]
