@@ -197,7 +197,11 @@ LOGGING: dict[str, Any] = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["one_line"]}},
     "root": {"handlers": ["console"], "level": env("HUB_LOG_LEVEL", "WARNING")},
-    "loggers": {"hub": {"level": env("HUB_LOG_LEVEL", "INFO")}},
+    "loggers": {
+        "hub": {"level": env("HUB_LOG_LEVEL", "INFO")},
+        "httpx": {"level": "WARNING"},  # it writes down every URL, and those of others may hold their secrets
+        "a2a": {"level": "WARNING"},
+    },
 }
 
 # The calls upwards, each a short visible list of dotted names (see sessions_app/hooks.py).

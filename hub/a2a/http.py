@@ -24,6 +24,8 @@ from hub.a2a.addresses import checked_addresses
 EVENT_BYTES = 1 << 20
 BODY_BYTES = 8 << 20
 EVENT_STREAM = "text/event-stream"
+EXTRA_QUERY = "hub.extra_query"
+"""An extension of a request: query parameters that go over the wire and into no log."""
 
 
 class TooLarge(Exception):
@@ -81,13 +83,11 @@ def _addresses(request: httpx.Request) -> list[str]:
 
 def _to(request: httpx.Request, address: str) -> httpx.Request:
     """The same request to one address of its host: the name stays in `Host`, and in the certificate that is asked for."""
-    return httpx.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, "sni_hostname": request.url.host},
-    )
+    extensions = {**request.extensions, "sni_hostname": request.url.host}
+    url = request.url.copy_with(host=address)
+    if extra := extensions.pop(EXTRA_QUERY, None):
+        url = url.copy_merge_params(extra)
+    return httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
 
 
 def _check_encoding(response: httpx.Response) -> None:

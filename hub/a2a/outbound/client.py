@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from django.conf import settings
 
-from hub.a2a.http import GuardedTransport, limits
+from hub.a2a.http import EXTRA_QUERY, GuardedTransport, limits
 from hub.a2a.outbound.cards import usable_interface
 from hub.a2a.outbound.config import BINDINGS, RemoteConfig
 
@@ -119,7 +119,8 @@ class CardAuth(httpx.Auth):
         if place.where == "header":
             request.headers[place.name] = place.prefix + self._secret
         elif place.where == "query":
-            request.url = request.url.copy_merge_params({place.name: self._secret})
+            # Not into the request's own URL, which httpx writes into its log and its errors.
+            request.extensions = {**request.extensions, EXTRA_QUERY: {place.name: self._secret}}
         else:
             held = request.headers.get("cookie")
             request.headers["cookie"] = (
