@@ -35,9 +35,9 @@ kinds = Kinds()
 
 def draft_message(body: MessageBody, session_pk: int, agent_pk: int, agent_id: str) -> Draft:
     """Check `body` as a message of `agent_id`; raises `Invalid`, `TooLarge`, `Forbidden`."""
-    author = body.from_ or body.from_agent
-    if author is not None and author != agent_id:
-        raise Forbidden("from is you; to send as another agent use its key.", field="from")
+    for name, author in (("from", body.from_), ("from_agent", body.from_agent)):
+        if author is not None and author != agent_id:
+            raise Forbidden("from is you; to send as another agent use its key.", field=name)
     content = check_content(body)
     reply_to = None
     if body.reply_to is not None and (reply_to := message_key(body.reply_to)) is None:

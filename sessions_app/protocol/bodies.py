@@ -127,6 +127,7 @@ class KeyBody(Struct, kw_only=True):
     scope: str = "agent"
     label: str = ""
     expires_in_seconds: int | None = None
+    expires_at: str | None = None
 
 
 def utf8_length(text: str) -> int:

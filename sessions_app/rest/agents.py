@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from rest_framework.request import Request
 
 from sessions_app.changes import Changes, unit_of_work
-from sessions_app.db import wire_time
+from sessions_app.db import utc_now, wire_time
 from sessions_app.keys import issue_key, revoke_keys
 from sessions_app.models import Agent, ApiKey
 from sessions_app.protocol.bodies import AgentBody, AgentPatch, KeyBody
@@ -87,12 +87,9 @@ class Keys(HubView):
         body = self.body(request, _key_body)
         if len(body.label) > LABEL_CHARACTERS or not body.label.isprintable():
             raise Invalid(f"label is one line of {LABEL_CHARACTERS} characters at the most.", field="label")
-        seconds = body.expires_in_seconds
-        if seconds is not None and not 1 <= seconds <= EXPIRES_SECONDS_MAX:
-            raise Invalid(f"expires_in_seconds is 1 to {EXPIRES_SECONDS_MAX}, or null.", field="expires_in_seconds")
+        expires_in = _expiry(body)
 
         def make(changes: Changes) -> Answer:
-            expires_in = timedelta(seconds=seconds) if seconds is not None else None
             key, row = issue_key(agent, body.scope, body.label, expires_in)
             return json_answer(_key_view(row, key), 201)
 
@@ -123,6 +120,24 @@ def _somebody(agent_id: str) -> Agent:
     if agent.kind == Agent.SYSTEM:
         raise Forbidden("The hub is nobody's to speak for.")
     return agent
+
+
+def _expiry(body: KeyBody) -> timedelta | None:
+    """How long the key is to live. Named as in the answer, too: an ignored `expires_at` would be a key for ever."""
+    seconds = body.expires_in_seconds
+    if seconds is not None and not 1 <= seconds <= EXPIRES_SECONDS_MAX:
+        raise Invalid(f"expires_in_seconds is 1 to {EXPIRES_SECONDS_MAX}, or null.", field="expires_in_seconds")
+    if body.expires_at is None:
+        return timedelta(seconds=seconds) if seconds is not None else None
+    if seconds is not None:
+        raise Invalid("Either expires_in_seconds or expires_at.", field="expires_at")
+    try:
+        left = datetime.fromisoformat(body.expires_at) - utc_now()
+    except (ValueError, TypeError):  # no time, or one without its zone
+        raise Invalid("expires_at is a time with its zone, as 2027-01-31T12:00:00Z.", field="expires_at") from None
+    if not timedelta(seconds=1) <= left <= timedelta(seconds=EXPIRES_SECONDS_MAX):
+        raise Invalid("expires_at is to come, and not later than the longest life of a key.", field="expires_at")
+    return left
 
 
 def _key_view(row: ApiKey, key: str | None) -> dict[str, str | None]:

@@ -93,6 +93,8 @@ async def test_a_key_is_shown_once_opens_the_door_and_is_revoked_by_its_prefix(
     assert key["api_key"].startswith(f"ak_{key['prefix']}_")
     assert (key["scope"], key["agent_id"], key["label"]) == ("agent", "b", "laptop")
     assert key["expires_at"].endswith("Z")
+    until = await operator.post("agents/b/keys", {"expires_at": "2029-02-03T04:05:06+00:00"})
+    assert until.json()["expires_at"].startswith("2029-02-03T04:05:0")
     other = Door(b.client, "b", key["api_key"])
     assert (await other.get("agents/me")).json()["agent_id"] == "b"
     for prefix in (key["prefix"], f"ak_{key['prefix']}"):
@@ -125,6 +127,11 @@ async def test_a_key_is_issued_once_per_idempotency_key_and_kept_nowhere(b: Door
     [
         ({"scope": "root"}, "scope"),
         ({"expires_in_seconds": 0}, "expires_in_seconds"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "2999-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "2030-01-01T00:00:00"}, "expires_at"),
+        ({"expires_at": "yesterday"}, "expires_at"),
+        ({"expires_at": "2030-01-01T00:00:00Z", "expires_in_seconds": 60}, "expires_at"),
         ({"expires_in_seconds": 10**18}, "expires_in_seconds"),
         ({"label": "x" * 101}, "label"),
         ({"label": "a\nb"}, "label"),
