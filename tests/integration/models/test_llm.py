@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from sessions_app.models import Agent, Delivery, HistoryEntry
 from tests.integration.models.conftest import Serve, Talk, configure, last_role, run, run_beside, says, text_of
 from traces_app import lifecycle
 from traces_app.models import Approval, ToolCall, Trace
+from traces_app.services import continue_trace
 
 Told = list[dict[str, Any]]
 
@@ -248,3 +250,44 @@ def test_a_lost_attempt_is_taken_up_where_it_ended(serve: Serve, tools: list[dic
     assert (trace.status, trace.attempt) == ("completed", 2)
     assert tools == [{"a": 2, "b": 2}], "a call with a result is not made again"
     assert [m.content for m in talk.messages("result")] == ["Four."]
+
+
+def test_a_continued_trace_begins_with_the_history_of_the_other_one_repaired(
+    serve: Serve, tools: list[dict[str, Any]]
+) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        if last_role(body) == "user" and len(body["messages"]) == 2:
+            return Answer(["Let me see."], [("add", {"a": 2, "b": 2})])
+        return Answer([f"{len(body['messages'])} messages."])
+
+    server = serve(script)
+    talk, trace = started(server, tools=["add"])
+    run(trace)
+    in_the_middle = trace.events.get(type="tool_call").sequence
+    for after, told in ((None, "assistant"), (in_the_middle, "tool")):
+        with unit_of_work() as changes:
+            pk, _ = continue_trace(
+                trace_pk=trace.pk,
+                content="And then?",
+                after_sequence=after,
+                caller=talk.agents["alice"],
+                changes=changes,
+            )
+        run(Trace.objects.get(pk=pk))
+        messages = server.requests[-1]["messages"]
+        assert [m["role"] for m in messages[:4]] == ["system", "user", "assistant", "tool"]
+        assert messages[-2]["role"] == told
+        assert messages[-1] == {"role": "user", "content": "And then?"}
+        assert ("interrupted" in str(messages)) == (after is not None), "a call without a result is answered"
+    assert tools == [{"a": 2, "b": 2}], "nothing is called again"
+
+
+def test_eight_models_at_once_share_one_loop(serve: Serve) -> None:
+    server = serve(says("a ", "b ", "c", seconds=0.05))
+    talk, _ = started(server)
+    talk.session.__class__.objects.filter(pk=talk.pk).update(busy_policy="parallel")
+    threads = [run_beside(talk.ask(f"question {number}")) for number in range(8)]
+    for thread in threads:
+        thread.join(60)
+    assert [m.content for m in talk.messages("result")] == ["a b c"] * 8
+    assert len([thread for thread in threading.enumerate() if thread.name == "hub-models"]) == 1
