@@ -81,9 +81,9 @@ def run(
     `hub agent run --exec "bash -c 'cat notes; tee -a notes'"`
     """
     this = Run(context, as_json)
-    words = shlex.split(command)
 
     async def work() -> None:
+        words = shlex.split(command)
         if not words:
             raise ValueError("--exec names no program")
         client = await this.client(state=state, parallel=max(64, parallel))

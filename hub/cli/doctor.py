@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from hub.cli.app import AsJson, Run
 from hub.cli.credentials import Identity, Misconfigured
 from hub.cli.screen import Exit
+from hub.client.address import bearer
 from hub.client.calls import Calls
 from hub.client.errors import ClientError, HubError, Unauthenticated
 from hub.client.frames import ErrorFrame, Pong, Welcome, decode_frames
@@ -174,7 +175,7 @@ async def _socket(calls: Calls, found: Identity) -> Step:
         async with asyncio.timeout(2 * SECONDS):
             async with connect(
                 url,
-                additional_headers={"Authorization": f"Bearer {found.api_key}"},
+                additional_headers={"Authorization": bearer(found.api_key)},
                 compression=None,
                 proxy=None if calls.address.loopback else True,
                 ssl=ssl_context() if url.startswith("wss:") else None,

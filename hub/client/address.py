@@ -42,6 +42,17 @@ class Address:
         return f"{self.ws}{API}{path}" + (f"?{urlencode(given)}" if given else "")
 
 
+def bearer(api_key: str) -> str:
+    """The `Authorization` of a key. What surrounds it (a line's end, of whatever system) is not part of it.
+
+    A `ValueError` that does not repeat it, for what can't be a key: libraries would, on its way into a header.
+    """
+    key = api_key.strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError("the API key holds characters that no key has; copy it again, it looks like ak_…")
+    return f"Bearer {key}"
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True

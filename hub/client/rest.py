@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from hub.client.address import Address
+from hub.client.address import Address, bearer
 from hub.client.core.backoff import Backoff
 from hub.client.core.verdicts import sane_seconds
 from hub.client.errors import ClientError, HubError, ProtocolFault, Unreachable, error_from
@@ -50,7 +50,7 @@ class Rest:
         self.retry_for = retry_for
         self._headers = {"User-Agent": USER_AGENT}
         if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+            self._headers["Authorization"] = bearer(api_key)
         self._timeout = httpx.Timeout(timeout, connect=connect_timeout)
         self._http: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

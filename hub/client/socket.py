@@ -14,6 +14,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
+from hub.client.address import bearer
 from hub.client.core.link import Link, Phase, Pulse
 from hub.client.core.verdicts import Verdict, after_status
 from hub.client.errors import ProtocolFault
@@ -60,7 +61,7 @@ class Socket:
         self.last_failure = ""
         self._owner = owner
         self._url = url
-        self._headers = {"Authorization": f"Bearer {api_key}"}
+        self._headers = {"Authorization": bearer(api_key)}
         self._loopback = loopback
         self._open_timeout = open_timeout
         self._wake = asyncio.Event()

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hub.client import TooLarge
-from hub.client.address import Address
+from hub.client.address import Address, bearer
 from hub.client.asks import Ask, Asks
 from hub.client.errors import Invalid, NotFound, Unavailable, error_from
 from hub.client.frames import Message, Unknown, Welcome, decode_frames
@@ -195,3 +195,16 @@ async def test_an_answer_that_overtakes_the_ack_is_found() -> None:
     assert ask.answer.result().sequence == 6
     assert asks.claim(message(6))
     assert not asks.claim(message(6))
+
+
+@pytest.mark.parametrize("end", ["", "\r", "\r\n", " "])
+def test_the_end_of_a_line_is_not_part_of_a_key(end: str) -> None:
+    assert bearer("ak_1_x" + end) == "Bearer ak_1_x"
+
+
+@pytest.mark.parametrize("key", ["ak_1_schlüssel", "ak_1\r\nX-Other: 1", "ak_1 x", "ak_1\0x"])
+def test_what_can_be_no_key_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        bearer(key)
+    assert key not in str(refused.value)
+    assert "X-Other" not in str(refused.value)
