@@ -22,8 +22,10 @@ from a2a.types import (
     StringList,
 )
 from django.conf import settings
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Struct
 
+from sessions_app.context.parts import registry
 from sessions_app.models import Agent
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.selectors import online_names
@@ -32,6 +34,8 @@ PREFIX = "/a2a/agents/"
 REPLAY = "urn:session-hub:a2a:replay:1"
 """Our extension: `SubscribeToTask` of any task, ended ones too, tells everything from the start, or from the
 `Last-Event-ID` header, and then ends. Each update carries its sequence in `metadata`, under this URI."""
+PARTS = "urn:session-hub:a2a:parts:1"
+"""An extension that a hub reads in others' cards, too: `params.partTypes` says which versions of typed parts to send."""
 API_KEY_HEADER = "X-API-Key"
 
 
@@ -65,7 +69,12 @@ def card_of(agent: Agent, public_url: str, *, extended: bool = False) -> AgentCa
                 AgentExtension(
                     uri=REPLAY,
                     description="Subscribe to any task, ended ones too: replay from a sequence, then live, then the end.",
-                )
+                ),
+                AgentExtension(
+                    uri=PARTS,
+                    description="Typed parts that carry context, and the versions of each that are understood.",
+                    params=ParseDict({"partTypes": registry.spoken()}, Struct()),
+                ),
             ],
         ),
         default_input_modes=settings.HUB_A2A_INPUT_MODES,

@@ -24,7 +24,7 @@ def fenced(trace_pk: int, attempt: int) -> Iterator[None]:
     """A write transaction of this attempt; raises `Cancelled` when it does not run any more."""
     with write_transaction():
         running = Trace.objects.select_for_update().filter(pk=trace_pk, attempt=attempt, status=RUNNING)
-        if not running.exists():
+        if running.values_list("pk", flat=True).first() is None:
             raise Cancelled("over")
         yield
 

@@ -69,8 +69,8 @@ def nothing_remembered(settings: Any) -> None:
 class RemoteTalk(Talk):
     """A session of alice and `bob`, whose executor is a remote agent."""
 
-    def __init__(self, card_url: str, **config: Any) -> None:
-        super().__init__("bob", executor="a2a")
+    def __init__(self, card_url: str, *, context: dict[str, Any] | None = None, **config: Any) -> None:
+        super().__init__("bob", executor="a2a", **({"context": context} if context else {}))
         Agent.objects.filter(agent_id="bob").update(executor_config={"card_url": card_url, **config})
 
     def run(self, text: str, **more: Any) -> Trace:

@@ -13,9 +13,12 @@ from msgspec import Raw
 
 from hub.a2a.outbound import ends
 from hub.a2a.outbound.models import RemoteCard, RemoteContext, RemoteTask
-from sessions_app.changes import unit_of_work
+from sessions_app.append import Stored, append
+from sessions_app.changes import Changes, unit_of_work
 from sessions_app.db import utc_now
+from sessions_app.drafts import draft_message
 from sessions_app.models import Agent, Delivery
+from sessions_app.protocol.bodies import MessageBody
 from tests.integration.a2a.conftest import RemoteProcess, RemoteTalk
 from tests.remote_agent import SECRET
 from traces_app import chunks, leases, lifecycle
@@ -253,3 +256,51 @@ def test_another_attempt_takes_the_task_up_and_does_not_ask_again(remote: Remote
     assert (trace.status, trace.attempt, trace.result["summary"]) == ("completed", 2, "slept")
     assert remote.seen()["runs"] == runs + 1
     assert RemoteTask.objects.get().task_id not in remote.seen()["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "types"),
+    [
+        ("embedded", [None, "ConversationHistory", "UserContext"]),
+        ("per_agent", [None, "ContextInjections"]),
+        ("shared", [None, "SharedContext"]),
+        (None, [None, "ConversationHistory", "UserContext"]),
+    ],
+)
+def test_the_context_goes_along_by_the_agents_strategy(
+    remote: RemoteProcess, strategy: str | None, types: list[str | None]
+) -> None:
+    talk = RemoteTalk(f"{remote.url}/v1", context={"userProfile": {"location": "Beijing"}})
+    Agent.objects.filter(agent_id="bob").update(context_strategy=strategy)
+    told = talk.send("The weather in Beijing is sunny tomorrow.", to=["bob"], requires_execution=False)
+    trace = talk.run("Is it good for rowing?", context_refs=[told.message.public_id])
+    (message,) = (m for m in remote.seen()["messages"] if m["messageId"] == f"{trace.public_id}.0")
+    assert [part.get("metadata", {}).get("type") for part in message["parts"]] == types
+    if strategy == "per_agent":
+        (injected,) = message["parts"][1]["data"]
+        assert (injected["source_agent"], injected["message_id"]) == ("alice", told.message.public_id)
+    if strategy == "shared":
+        assert message["parts"][1]["data"]["session_id"] == talk.session_id
+        assert message.get("contextId") != talk.session_id
+    assert json.loads(Delivery.objects.get().parts) == message["parts"]
+
+
+def test_files_and_data_of_a_question_go_along(remote: RemoteProcess) -> None:
+    talk = RemoteTalk(f"{remote.url}/v03")
+    parts = [
+        {"text": "look at this"},
+        {"data": {"a": 1}},
+        {"url": "https://x.example.org/a.png", "mediaType": "image/png"},
+    ]
+    draft = draft_message(
+        MessageBody(parts=Raw(json.dumps(parts).encode()), requires_execution=True),
+        talk.pk,
+        talk.agents["alice"].pk,
+        "alice",
+    )
+    stored = append([draft], Changes())[0]
+    assert isinstance(stored, Stored)
+    trace = Trace.objects.get(public_id=stored.message.trace_id)
+    run_trace(trace.pk)
+    (message,) = (m for m in remote.seen()["messages"] if m["messageId"] == f"{trace.public_id}.0")
+    assert message["parts"][:3] == parts
