@@ -22,6 +22,7 @@ from sessions_app.db import is_outage
 from sessions_app.realtime.hints import Doorbell
 from traces_app import bell, chunks, leases
 from traces_app.attempts import attempts
+from traces_app.executors.llm import asking
 from traces_app.keeper import Keeper, ring_celery
 from traces_app.publisher import publisher
 
@@ -45,6 +46,8 @@ def prepare() -> None:
         add_publisher(chunks.send_changes)
     elif not settings.HUB_BROKERLESS:
         add_publisher(publisher)
+        if settings.HUB_LLM_MODEL or settings.HUB_CLASSIFIER_MODEL:
+            asking.preload()
 
 
 def begin(app: Any) -> None:

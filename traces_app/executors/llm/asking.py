@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import queue
 from collections.abc import Callable, Sequence
@@ -145,6 +146,12 @@ def _failure(error: Exception, said: str) -> ModelFailed:
 
 def _named(error: Exception) -> str:
     return redact_text(f"{type(error).__name__}: {error}")[:300]
+
+
+def preload() -> None:
+    """Import what asking needs, which takes seconds: once, in the parent of a pool of processes."""
+    for name in ("openai", "pydantic_ai.direct", "pydantic_ai.models.openai"):
+        importlib.import_module(name)
 
 
 # On the loop thread
