@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from django.db import connection
 
 from hub.demo.model_server import Answer, ModelServer, Script
 from sessions_app import hooks, identities, keys, members
@@ -74,7 +75,13 @@ def run(trace: Trace) -> Trace:
 
 
 def run_beside(trace: Trace) -> threading.Thread:
-    thread = threading.Thread(target=run_trace, args=(trace.pk,), daemon=True)
+    def work() -> None:
+        try:
+            run_trace(trace.pk)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from django.db import connection
 
 from hub.demo import weather
 from hub.demo.model_server import Answer
@@ -69,6 +70,7 @@ def test_after_a_lost_worker_the_same_call_is_found_and_nobody_is_asked_twice(se
             lost.set()
             row = Trace.objects.get(parent=None)
             leases.release(lifecycle.Claimed(row.pk, row.session_id, row.public_id, row.attempt, row.executor))
+            connection.close()  # this thread is the server's
         return weather.script(body)
 
     group = Group(serve(script))
