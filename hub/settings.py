@@ -225,6 +225,7 @@ SWEEPS: list[str] = [
 ]
 # What an executor makes of an agent's executor_config (sessions_app/services/setups.py).
 EXECUTOR_SETUPS: dict[str, str] = {"a2a": "hub.a2a.outbound.registration.RemoteSetup"}
+READY_CHECKS: dict[str, str] = {"workers": "traces_app.health.workers"}
 RUNTIME_PARTS: list[str] = ["traces_app.board.Board", "hub.a2a.desk.Desk"]
 
 # Traces. The workers' queue is Redis in production; without it (the embedded hub) workers watch the database themselves.
@@ -248,6 +249,7 @@ CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # nothing depends on it, and its re
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 HUB_TRACE_LEASE_SECONDS = env_number("HUB_TRACE_LEASE_SECONDS", 15)  # a worker that is silent for so long has lost it
 HUB_DELEGATE_LEASE_SECONDS = env_number("HUB_DELEGATE_LEASE_SECONDS", 60)  # the same for a connected agent
+HUB_TRACE_DEAF_SECONDS = env_number("HUB_TRACE_DEAF_SECONDS", 30)  # /readyz: so long may a trace wait untaken
 HUB_TRACE_SECONDS = env_number("HUB_TRACE_SECONDS", 600)  # the longest that one attempt may take
 HUB_TRACE_INPUT_SECONDS = env_number("HUB_TRACE_INPUT_SECONDS", 86_400)  # how long a trace waits for an answer
 HUB_TRACE_STOP_SECONDS = env_number("HUB_TRACE_STOP_SECONDS", 10)  # what a stopping worker gives its traces

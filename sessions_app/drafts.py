@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from sessions_app.append import Draft
 from sessions_app.models import KindRule
 from sessions_app.protocol.bodies import MessageBody, check_addressees, check_client_message_id, check_content
-from sessions_app.protocol.classify import DEFAULT_RULES, Classifier, Rule
+from sessions_app.protocol.classify import DEFAULT_RULES, Classifier, Rule, RuleError
 from sessions_app.protocol.errors import Forbidden, Invalid
 from sessions_app.protocol.ids import message_key
+
+log = logging.getLogger("hub.messages")
 
 
 class Kinds:
@@ -21,7 +25,15 @@ class Kinds:
         """Read the rules from the database; called from a thread that may."""
         rows = list(KindRule.objects.filter(is_active=True).values_list("name", "kind", "pattern"))
         if rows != self._rows:
-            own = [Rule(name, kind, pattern) for name, kind, pattern in rows]  # type: ignore[arg-type]
+            own: list[Rule] = []
+            for name, kind, pattern in rows:
+                rule = Rule(name, kind, pattern)  # type: ignore[arg-type]
+                try:
+                    Classifier([*own, rule, *DEFAULT_RULES])
+                except RuleError as error:  # written past the admin, or by an older hub: the others hold all the same
+                    log.warning("the rule %r is left out: %s", name, error)
+                else:
+                    own.append(rule)
             self._classifier = Classifier([*own, *DEFAULT_RULES])
             self._rows = rows
 

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from redis import Redis
 
 from sessions_app.db import utc_now
+from sessions_app.hooks import ready_checks
 from sessions_app.models import HubProcess, Presence
 from sessions_app.protocol.errors import MethodNotAllowed
 
@@ -33,7 +34,7 @@ async def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """200 when all that it needs works, else 503; each thing by its name, why in the log only."""
     _only_reading(request)
-    found = {name: _works(name, check) for name, check in CHECKS.items()}
+    found = {name: _works(name, check) for name, check in {**CHECKS, **ready_checks()}.items()}
     ready = all(found.values())
     checks = {name: "ok" if works else "failed" for name, works in found.items()}
     return _json({"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503)

@@ -45,6 +45,12 @@ def status_hooks() -> tuple[Callable[..., Any], ...]:
 
 
 @cache
+def ready_checks() -> dict[str, Callable[..., Any]]:
+    """`{name: check() -> None}`: what `/readyz` asks besides; a check that raises is not ready."""
+    return {name: import_string(dotted) for name, dotted in settings.READY_CHECKS.items()}
+
+
+@cache
 def frame_handlers() -> dict[str, Callable[..., Any]]:
     """`{frame type: handler}` for client frames that a layer above answers."""
     return {kind: import_string(name) for kind, name in settings.FRAME_HANDLERS.items()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -27,6 +29,17 @@ def steps(request: Request, report: Report) -> Completed:
     return Completed(f"{number} steps in attempt {request.attempt}", context_patch={"focus_module": "core"})
 
 
+def mortal(request: Request, report: Report) -> Completed:
+    """Of its attempts `config.percent` (20) kill the process that runs them, each at another step; which is drawn by hash."""
+    drawn = hashlib.sha256(f"{request.trace_id} {request.attempt}".encode()).digest()
+    dies = drawn[0] * 100 < int(request.config.get("percent", 20)) * 256
+    for step in range(4):
+        if dies and step == drawn[1] % 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        report.goal(f"g{step}", f"step {step}", status="done")
+    return Completed(f"lived in attempt {request.attempt}")
+
+
 def sleeper(request: Request, report: Report) -> Completed:
     """Sleeps in small pieces for `config.seconds`, and can be cancelled between them."""
     end = time.monotonic() + float(request.config.get("seconds", 30))
@@ -44,7 +57,10 @@ def deaf(request: Request, report: Report) -> Completed:
             time.sleep(0.05)
         except BaseException:
             continue
-    report.log("a late word")
+    try:
+        report.log("a late word")
+    except Exception:  # that it is cancelled does not interest it
+        pass
     return Completed("a late result")
 
 

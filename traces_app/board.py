@@ -23,6 +23,7 @@ from traces_app.keeper import Keeper, ring_celery
 from traces_app.offers import Offers
 from traces_app.selectors import Followed, followed
 from traces_app.sight import shown_event
+from traces_app.states import RUNNING
 
 log = logging.getLogger("hub.traces")
 K = TypeVar("K", int, str)
@@ -190,12 +191,13 @@ class Board:
 
 
 def _frame(trace: Followed, event: dict[str, Any]) -> str:
-    is_status = event["type"] == "status"
+    # As of the event: only a running attempt records any but `status`, and who reads late still is told the end last.
+    status = event["data"].get("status", trace.status) if event["type"] == "status" else RUNNING
     return encode(
         "trace",
         session_id=trace.session_id,
         trace_id=trace.trace_id,
-        status=event["data"].get("status", trace.status) if is_status else trace.status,
+        status=status,
         agent_id=trace.agent_id,
         event=event,
     )

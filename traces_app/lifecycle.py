@@ -13,6 +13,7 @@ from django.db import transaction
 from sessions_app import states as session_states
 from sessions_app.append import Draft, Stored, append
 from sessions_app.changes import Changes, unit_of_work
+from sessions_app.db import utc_now
 from sessions_app.models import Agent
 from sessions_app.protocol.errors import Conflict, Invalid, SessionClosed
 from sessions_app.protocol.ids import HUB
@@ -206,6 +207,19 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
         ):
             raise Lost()  # takes the context back, too
         return True
+
+
+def keep_late(claimed: Claimed, outcome: Completed) -> bool:
+    """What an executor returned that did not heed the end of its session, or a cancel: it stays on the trace, and that is all.
+
+    No message, no event, no context, no other state: all who follow the trace have seen its end. False for a zombie.
+    """
+    with unit_of_work() as changes:
+        LockedSession(claimed.session_pk, changes)
+        result = result_of(outcome)
+        late = Trace.objects.filter(pk=claimed.pk, attempt=claimed.attempt, status=CANCELLED, result=None)
+        kept = {"summary": result.summary, "parts": result.parts_value, "context_patch": result.context_patch}
+        return late.update(result=kept, changed_at=utc_now()) == 1
 
 
 def fail(

@@ -108,7 +108,16 @@ class _Run:
         except BaseException as error:  # a plug-in may raise anything, SystemExit too
             log.exception("%s: the executor failed", self._attempt.claimed.trace_id)
             outcome = Failed("internal", f"The executor failed ({type(error).__name__}).")
+        if isinstance(outcome, Completed) and self._attempt.why == "over":
+            self._keep_late(outcome)
         self._returned.put(outcome)
+
+    def _keep_late(self, outcome: Completed) -> None:
+        """It went on after its trace had been cancelled: what it has found is not thrown away."""
+        try:
+            lifecycle.keep_late(self._attempt.claimed, outcome)
+        except Exception as error:
+            log.warning("%s: a late result is lost: %r", self._attempt.claimed.trace_id, error)
 
     def _execute(self) -> Outcome:
         claimed = self._attempt.claimed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,11 +55,16 @@ async def talk(hub: TraceHub, function: str, **config: Any) -> tuple[AgentWire, 
     return alice, bob, session_id
 
 
-async def test_a_worker_killed_twice_in_the_middle_of_30_steps_leaves_one_result(hub: TraceHub) -> None:
+async def test_a_worker_killed_twice_in_30_steps_leaves_one_result_and_the_third_loss_fails(hub: TraceHub) -> None:
     alice, bob, session_id = await talk(hub, "steps", steps=30, seconds=0.05)
+    (carol,) = await hub.agents("carol")
+    await hub.runs(carol, "sleeper", seconds=60)
     sent = await ask(alice, session_id, "do thirty steps")
     trace_id = sent["trace_id"]
+    parallel = (await alice.open_session([carol.agent_id]))["session_id"]
+    doomed = (await ask(alice, parallel, "sleep long"))["trace_id"]
     for round_ in (1, 2):
+        await until_at_least(alice, doomed, "attempt", round_)
         seen = (await trace_of(alice, trace_id))["last_sequence"]
         await until_at_least(alice, trace_id, "last_sequence", seen + 20)
         await asyncio.to_thread(hub.kill_workers)
@@ -84,17 +88,11 @@ async def test_a_worker_killed_twice_in_the_middle_of_30_steps_leaves_one_result
     assert session["context"]["previous_results"][trace_id]["agent_id"] == bob.agent_id
     assert (session["status"], session["waiting_for"]) == ("active", [])
 
-
-@only("embedded")
-async def test_the_third_loss_fails_the_trace_with_one_message(hub: TraceHub) -> None:
-    alice, _, session_id = await talk(hub, "sleeper", seconds=60)
-    trace_id = (await ask(alice, session_id, "sleep long"))["trace_id"]
-    for attempt in (1, 2, 3):
-        await until_at_least(alice, trace_id, "attempt", attempt)
-        await asyncio.to_thread(hub.kill_workers)
-    trace = await until_trace(alice, trace_id, *TERMINAL)
-    assert (trace["status"], trace["error"]["code"], trace["losses"]) == ("failed", "worker_lost", 3)
-    assert len((await results_of(alice, session_id))[trace_id]) == 1
+    await until_at_least(alice, doomed, "attempt", 3)
+    await asyncio.to_thread(hub.kill_workers)
+    lost = await until_trace(alice, doomed, *TERMINAL)
+    assert (lost["status"], lost["error"]["code"], lost["losses"]) == ("failed", "worker_lost", 3)
+    assert len((await results_of(alice, parallel))[doomed]) == 1
 
 
 @only("postgres")
@@ -106,6 +104,11 @@ async def test_a_send_while_the_broker_is_down_is_acked_at_once_and_runs_when_it
     await asyncio.to_thread(hub.redis.start)
     first = await ask(alice, session_id, "after a restart")
     await until_trace(alice, first["trace_id"], "completed", timeout=40)
+    (sleepy,) = await hub.agents("sleepy")
+    await hub.runs(sleepy, "sleeper", seconds=60)
+    elsewhere = (await alice.open_session([sleepy.agent_id]))["session_id"]
+    running = (await ask(alice, elsewhere, "sleep long"))["trace_id"]
+    await until_trace(alice, running, "running")
     await asyncio.to_thread(hub.redis.stop_server)
     async with alice.session_socket(session_id) as socket:
         await until(socket, "welcome")
@@ -115,6 +118,7 @@ async def test_a_send_while_the_broker_is_down_is_acked_at_once_and_runs_when_it
     cancelled = (await ask(alice, session_id, "never mind"))["trace_id"]
     answer = await alice.call("POST", f"traces/{cancelled}/cancel")
     assert answer.json()["status"] == "cancelled", "a cancel is a row; it needs no broker"
+    assert (await alice.call("POST", f"traces/{running}/cancel")).json()["status"] == "cancelled"
     await asyncio.to_thread(hub.redis.start)
     await until_trace(alice, acked["trace_id"], "completed", timeout=40)
     results = await results_of(alice, session_id)
@@ -124,35 +128,34 @@ async def test_a_send_while_the_broker_is_down_is_acked_at_once_and_runs_when_it
         cancelled: 1,
     }
     assert (await trace_of(alice, cancelled))["attempt"] == 0
+    assert (await trace_of(alice, running))["status"] == "cancelled"
+    assert [m["metadata"]["trace_status"] for m in (await results_of(alice, elsewhere))[running]] == ["cancelled"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_200_traces_at_once_with_random_kills_each_have_one_result(hub: TraceHub) -> None:
-    alice, bob = await hub.agents("alice", "bob")
-    await hub.runs(bob, "steps", steps=1, seconds=0.02)
-    sessions = [(await alice.open_session([bob.agent_id], busy_policy="parallel"))["session_id"] for _ in range(8)]
-    asked = await asyncio.gather(*(ask(alice, sessions[n % 8], f"step {n}") for n in range(200)))
-    trace_ids = {sent["trace_id"]: sessions[n % 8] for n, sent in enumerate(asked)}
-    assert len(trace_ids) == 200
+async def test_200_traces_at_once_of_which_every_fifth_attempt_is_killed_each_have_one_result(hub: TraceHub) -> None:
+    """With two workers each attempt dies with the process that runs it by a chance of 20 %, and one worker as a whole.
 
-    async def ended() -> int:
+    The embedded hub's one worker takes all that it runs with it: there it is killed once, and the traces are fewer.
+    """
+    number = 40 if hub.embedded else 200
+    alice, bob = await hub.agents("alice", "bob")
+    await hub.runs(bob, "mortal", percent=0 if hub.embedded else 20)
+    sessions = [(await alice.open_session([bob.agent_id], busy_policy="parallel"))["session_id"] for _ in range(8)]
+    asked = await asyncio.gather(*(ask(alice, sessions[n % 8], f"step {n}") for n in range(number)))
+    trace_ids = {sent["trace_id"]: sessions[n % 8] for n, sent in enumerate(asked)}
+    assert len(trace_ids) == number
+
+    async def ended() -> bool:
         """Each request is one message, and each end one more."""
         pages = [(await alice.call("GET", f"sessions/{s}")).json() for s in sessions]
-        return sum(int(page["last_sequence"]) for page in pages) - 200
+        return sum(int(page["last_sequence"]) for page in pages) == 2 * number
 
-    killing = random.Random(7)
-    last = kills = 0
-    async with asyncio.timeout(240):  # a hang, not a measure: the machine may be busy
-        while (now := await ended()) < 200:
-            # A kill for about every fifth trace that two workers at a time may hold.
-            if now - last >= 25 and kills < 6:
-                last, kills = now, kills + 1
-                number = killing.randrange(2)
-                await asyncio.to_thread(hub.kill_worker, number)
-                await asyncio.to_thread(hub.start_worker, number)
-            await asyncio.sleep(0.3)
-    assert kills >= 3
+    await asyncio.to_thread(hub.kill_worker, 1)
+    await asyncio.to_thread(hub.start_worker, 1)
+    await eventually(ended, 240)  # a hang, not a measure: the machine may be busy
+    losses = 0
     for session_id in sessions:
         results = await results_of(alice, session_id)
         mine = {trace_id for trace_id, session in trace_ids.items() if session == session_id}
@@ -160,7 +163,16 @@ async def test_200_traces_at_once_with_random_kills_each_have_one_result(hub: Tr
         session = (await alice.call("GET", f"sessions/{session_id}")).json()
         assert session["waiting_for"] == []
         for trace in (await alice.call("GET", f"sessions/{session_id}/traces?limit=500")).json()["traces"]:
-            assert trace["status"] == "completed" or trace["error"]["code"] == "worker_lost"
+            losses += trace["losses"]
+            (result,) = results[trace["trace_id"]]
+            if trace["status"] == "completed":
+                assert trace["losses"] == trace["attempt"] - 1 < 3
+                assert result["content"] == f"lived in attempt {trace['attempt']}"
+            else:  # its attempts have run out, and that is said, too
+                assert (trace["status"], trace["error"]["code"], trace["losses"]) == ("failed", "worker_lost", 3)
+                assert result["metadata"]["trace_status"] == "failed"
+            assert {goal["status"] for goal in trace["goals"]} <= {"done", "failed"}, "no goal is left under way"
+    assert hub.embedded or losses >= 20
 
 
 async def test_cancel_before_the_start_in_the_middle_and_after_the_end(hub: TraceHub) -> None:
@@ -188,7 +200,7 @@ async def test_cancel_before_the_start_in_the_middle_and_after_the_end(hub: Trac
 
 
 async def test_a_session_outlives_its_time_out_while_a_trace_runs_and_a_close_cancels_it(hub: TraceHub) -> None:
-    alice, bob, session_id = await talk(hub, "sleeper", seconds=4)
+    alice, bob, session_id = await talk(hub, "sleeper", seconds=3)
     short = (await alice.open_session([bob.agent_id], timeout_seconds=1))["session_id"]
     slow = (await ask(alice, short, "longer than the session would live"))["trace_id"]
     trace = await until_trace(alice, slow, *TERMINAL)
@@ -208,6 +220,26 @@ async def test_a_session_outlives_its_time_out_while_a_trace_runs_and_a_close_ca
     results = await results_of(alice, session_id)
     assert [message["metadata"]["trace_status"] for message in results[closed]] == ["cancelled"]
     last = (await alice.call("GET", f"sessions/{session_id}")).json()["last_sequence"]
+
+    # An executor that heeds no cancel: what it returns after the close stays on the trace, and nowhere else.
+    await hub.runs(bob, "deaf", seconds=2.5)
+    third = (await alice.open_session([bob.agent_id]))["session_id"]
+    heedless = (await ask(alice, third, "will not stop"))["trace_id"]
+    await until_trace(alice, heedless, "running")
+    await alice.call("POST", f"sessions/{third}/close")
+    cancelled = await trace_of(alice, heedless)
+    assert (cancelled["status"], cancelled["result"]) == ("cancelled", None)
+
+    async def has_its_result() -> bool:
+        return (await trace_of(alice, heedless))["result"] is not None
+
+    await eventually(has_its_result, 20)
+    late = await trace_of(alice, heedless)
+    assert late["result"]["summary"] == "a late result"
+    assert {**late, "result": None} == cancelled
+    assert [m["metadata"]["trace_status"] for m in (await results_of(alice, third))[heedless]] == ["cancelled"]
+    assert (await alice.call("GET", f"sessions/{third}")).json()["context"] == {}
+
     await hub.runs(bob, "echo")
     other = (await alice.open_session([bob.agent_id]))["session_id"]
     await until_trace(alice, (await ask(alice, other, "next"))["trace_id"], "completed")

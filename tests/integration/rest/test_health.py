@@ -19,7 +19,7 @@ async def test_probes_answer_without_a_key_and_with_any_host(client: Any) -> Non
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
     assert (await client.get("/readyz")).json() == {
         "status": "ready",
-        "checks": {"database": "ok", "broker": "ok", "channel_layer": "ok"},
+        "checks": {"database": "ok", "broker": "ok", "channel_layer": "ok", "workers": "ok"},
     }
     refused = await client.post("/healthz")
     assert (refused.status_code, refused.json()["code"]) == (405, "method_not_allowed")
@@ -32,7 +32,7 @@ async def test_what_is_broken_is_named_and_nothing_more(client: Any, monkeypatch
     monkeypatch.setitem(CHECKS, "database", away)
     answer = await client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["checks"] == {"database": "failed", "broker": "ok", "channel_layer": "ok"}
+    assert answer.json()["checks"] == {"database": "failed", "broker": "ok", "channel_layer": "ok", "workers": "ok"}
     assert "10.0.0.1" not in answer.text
     assert (await client.get("/healthz")).status_code == 200
 
