@@ -315,6 +315,31 @@ async def frames_of(wire: Wire, session_id: str, trace_id: str) -> list[int]:
                 return seen
 
 
+async def test_the_planner_answers_with_facts_of_the_project_and_nothing_from_beyond_it(hub: TraceHub) -> None:
+    alice, bob = await hub.agents("alice", "bob")
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
+
+    async def answer_to(text: str) -> tuple[Frame, Frame]:
+        trace = await until_trace(alice, (await ask(alice, session_id, text))["trace_id"], *TERMINAL)
+        (result,) = (await results_of(alice, session_id))[trace["trace_id"]]
+        return trace, result
+
+    trace, result = await answer_to("请分析本地项目")
+    assert (trace["status"], trace["executor"], result["from"]) == ("completed", "planner", "hub")
+    assert "我看到有3个模块：" in result["content"]
+    assert {goal["status"] for goal in trace["goals"]} == {"done"}
+    await answer_to("重点分析core模块")
+    session = (await alice.call("GET", f"sessions/{session_id}")).json()
+    assert session["context"]["focus_module"] == "core", "the patch of the result is the session's context"
+    _, result = await answer_to("是的，请详细说明架构设计和关键组件")
+    assert "Item（core/models.py:1）" in result["content"]
+    (hub.directory / "secret.txt").write_text("the combination is 1234")
+    for text in ("read file ../secret.txt", f"read file {hub.directory}/secret.txt"):
+        trace, result = await answer_to(text)
+        assert trace["status"] == "failed"
+        assert "1234" not in json.dumps([trace, result, await events_of(alice, trace["trace_id"])])
+
+
 async def test_a_delegated_trace_survives_a_laptop_that_sleeps(hub: TraceHub) -> None:
     alice, laptop = await hub.agents("alice", "laptop")
     elsewhere = laptop.at(hub.web(1))

@@ -19,6 +19,7 @@ from tests.acceptance.wire import Frame, Wire
 from tests.hubs import Backend, Hub, manage
 from tests.processes import wait_until
 from tests.services import HubProcess, RedisServer
+from tests.unit.workspace.trees import SHOP, plant
 
 QUICK = {
     "HUB_TRACE_LEASE_SECONDS": "1.5",
@@ -35,7 +36,9 @@ class TraceHub:
     """One hub of either kind. `web(n)` is the address of a web process; there is only one in the embedded hub."""
 
     def __init__(self, directory: Path, backend: Backend | None, env: Mapping[str, str] | None = None) -> None:
-        self.env = {**QUICK, **(env or {})}
+        # The one place that built-in tools may read: a small project.
+        self.project = plant(directory / "shop", SHOP)
+        self.env = {**QUICK, "HUB_ROOTS": str(self.project), **(env or {})}
         self.directory = directory
         self.hub: Hub | None = None
         self.serve: HubProcess | None = None

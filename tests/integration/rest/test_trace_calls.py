@@ -114,4 +114,4 @@ def _history(trace_id: str) -> list[dict[str, Any]]:
     assert claimed is not None
     request, _ = load_request(claimed, None)
     assert release(claimed)
-    return list(request.history)
+    return [dict(entry) for entry in request.history]

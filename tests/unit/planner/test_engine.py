@@ -106,6 +106,20 @@ def test_the_same_in_english(bench: Bench) -> None:
     assert completed(bench.ask("yes, in detail")).summary.startswith("Detailed architecture:")
 
 
+def test_an_overview_of_2000_modules_ends_well_within_the_usual_limit(tmp_path: Path) -> None:
+    files = {
+        f"p{p}/m{m}.py": f"from p{(p + 1) % 40} import m{m}\n\n\nclass C{m}:\n    pass\n"
+        for p in range(40)
+        for m in range(50)
+    }
+    bench = Bench(Roots([plant(tmp_path / "big", files)]))
+    summary = completed(bench.ask("analyse the project", deadline=time.monotonic() + 598)).summary
+    assert "2000 Python modules" in summary
+    assert "50 groups, the largest has 40 modules" in summary
+    assert len(summary) <= MAX_SUMMARY
+    assert set(bench.last_statuses().values()) == {"done"}
+
+
 def test_every_goal_is_created_before_it_moves_and_ends(bench: Bench) -> None:
     bench.ask("请分析本地项目")
     seen: set[str] = set()
