@@ -116,6 +116,8 @@ class Door:
         headers["Access-Control-Allow-Origin"] = "*"  # it is public, and says where a key is needed
         if _matches(request.headers.get("if-none-match"), tag):
             return Response(status_code=304, headers=headers)
+        if request.method == "HEAD":
+            headers["Content-Length"], body = str(len(body)), b""
         return Response(body, headers=headers, media_type="application/json")
 
     # Calls

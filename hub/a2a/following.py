@@ -7,7 +7,7 @@ by the whole result: as the rest of it where all the pieces came, else in their 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,11 +29,12 @@ _frame = msgspec.json.Decoder(dict[str, Any])
 
 
 class Watch:
-    """What wakes a reader of one task. Registered before the first page is read: what is committed from then on rings."""
+    """What wakes a reader of one task, and the live text that comes. On the loop from here on nothing is missed, so it is made
+    before the task is read, and for a new task as soon as there is one: an agent may answer at once."""
 
     def __init__(self, runtime: Runtime, ref: TaskRef) -> None:
-        self._runtime = runtime
-        self._ref = ref
+        self.runtime = runtime
+        self.ref = ref
         if ref.is_trace:
             self._seat: Any = board_of(runtime).follow(ref.pk, ref.task_id)
         else:
@@ -45,10 +46,10 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._ref.is_trace:
-            board_of(self._runtime).unfollow(self._ref.pk, self._ref.task_id, self._seat)
+        if self.ref.is_trace:
+            board_of(self.runtime).unfollow(self.ref.pk, self.ref.task_id, self._seat)
         else:
-            desk_of(self._runtime).forget(self._ref.session_pk, self._seat)
+            desk_of(self.runtime).forget(self.ref.session_pk, self._seat)
 
     def frames(self) -> list[dict[str, Any]]:
         """Chunk frames since the last call; from now on, what comes rings."""
@@ -101,40 +102,40 @@ class LiveText:
 
 
 async def follow(
-    runtime: Runtime, principal: Principal, ref: TaskRef, after: int, *, until_it_rests: bool = False
-) -> AsyncIterator[tuple[int | None, Update]]:
-    """The updates after `after`, each with its sequence (None: live text), until the task has ended.
+    watch: Watch, principal: Principal, after: int, *, until_it_rests: bool = False
+) -> AsyncGenerator[tuple[int | None, Update]]:
+    """The updates of the watched task after `after`, each with its sequence (None: live text), until it has ended.
 
-    `until_it_rests`: or waits for its client. Ends early, without a terminal state, when this process stops; raises
-    `Unauthenticated` when the key has gone and `NotFound` when the owner has left the context.
+    `until_it_rests`: or waits for its client. Raises `Unavailable` when this process stops, `Unauthenticated` when the key
+    has gone and `NotFound` when the owner has left the context.
     """
+    runtime, ref = watch.runtime, watch.ref
     loop = runtime.loop
     checked = loop.time()
     live = LiveText(ref)
-    with Watch(runtime, ref) as watch:
-        while True:
-            for frame in watch.frames():
-                if await _is_of(runtime, ref, live, frame) and (piece := live.take(frame)) is not None:
-                    yield None, piece
-            page = await runtime.read(page_after, ref, after)
-            for number, update in page.updates:
-                update = live.finish(update)
-                yield number, update
-                if isinstance(update, TaskStatusUpdateEvent) and (
-                    update.status.state in TERMINAL or (until_it_rests and update.status.state in INTERRUPTED)
-                ):
-                    return
-            after = max(after, page.position)
-            if page.over:
+    while True:
+        for frame in watch.frames():
+            if await _is_of(runtime, ref, live, frame) and (piece := live.take(frame)) is not None:
+                yield None, piece
+        page = await runtime.read(page_after, ref, after)
+        for number, update in page.updates:
+            update = live.finish(update)
+            yield number, update
+            if isinstance(update, TaskStatusUpdateEvent) and (
+                update.status.state in TERMINAL or (until_it_rests and update.status.state in INTERRUPTED)
+            ):
                 return
-            if page.more:
-                continue
-            if runtime.stopping:
-                raise Unavailable(stored=False)
-            await watch.wait()
-            if loop.time() - checked >= CHECK_SECONDS:
-                checked = loop.time()
-                await runtime.read(_check, principal, ref)
+        after = max(after, page.position)
+        if page.over:
+            return
+        if page.more:
+            continue
+        if runtime.stopping:
+            raise Unavailable(stored=False)
+        await watch.wait()
+        if loop.time() - checked >= CHECK_SECONDS:
+            checked = loop.time()
+            await runtime.read(_check, principal, ref)
 
 
 def _check(principal: Principal, ref: TaskRef) -> None:

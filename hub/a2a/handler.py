@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from datetime import UTC
 from typing import Any
 
@@ -44,7 +45,7 @@ from hub.a2a import pushes, sending
 from hub.a2a.call import Call
 from hub.a2a.cards import REPLAY, card_of
 from hub.a2a.errors import as_a2a_error
-from hub.a2a.following import follow
+from hub.a2a.following import Watch, follow
 from hub.a2a.listing import PAGE_DEFAULT, PAGE_MAX, Wanted, decode_place, encode_place, list_tasks
 from hub.a2a.parts import part_in
 from hub.a2a.questions import cancel_question
@@ -101,10 +102,12 @@ class HubHandler(RequestHandler):
         call = call_of(context)
         history = history_length(params.configuration)
         ref = await self._receive(params, call)
-        seen = await call.read(snapshot, ref)
-        if not seen.rests and not params.configuration.return_immediately:
-            async for _ in follow(call.runtime, call.principal, ref, seen.position, until_it_rests=True):
-                pass
+        with Watch(call.runtime, ref) as watch:
+            seen = await call.read(snapshot, ref)
+            if not seen.rests and not params.configuration.return_immediately:
+                async with aclosing(self._updates(call, watch, seen.position, until_it_rests=True)) as updates:
+                    async for _ in updates:
+                        pass
         seen = await self._snapshot(call, ref, history=history)
         return direct_answer(seen.task) or seen.task
 
@@ -116,12 +119,14 @@ class HubHandler(RequestHandler):
         call = call_of(context)
         history = history_length(params.configuration)
         ref = await self._receive(params, call)
-        seen = await self._snapshot(call, ref, history=history)
-        yield seen.task
-        if seen.rests:
-            return
-        async for event in self._updates(call, ref, seen.position, until_it_rests=True):
-            yield event
+        with Watch(call.runtime, ref) as watch:
+            seen = await self._snapshot(call, ref, history=history)
+            yield seen.task
+            if seen.rests:
+                return
+            async with aclosing(self._updates(call, watch, seen.position, until_it_rests=True)) as updates:
+                async for event in updates:
+                    yield event
 
     async def _receive(self, params: SendMessageRequest, call: Call) -> TaskRef:
         message = params.message
@@ -198,28 +203,26 @@ class HubHandler(RequestHandler):
     ) -> AsyncGenerator[Event]:
         call = call_of(context)
         ref = await self._find(call, params.id)
-        if REPLAY in call.extensions:
-            first = await call.read(functools.partial(snapshot, origin=True), ref)
-            yield first.task
-            async for event in self._updates(call, ref, call.last_event_id or first.position, numbered=True):
-                yield event
-            return
-        seen = await self._snapshot(call, ref)
-        if seen.is_over:
-            raise UnsupportedOperationError("This task has ended.", data={"extension": REPLAY})
-        yield seen.task
-        async for event in self._updates(call, ref, seen.position):
-            yield event
+        replays = REPLAY in call.extensions
+        with Watch(call.runtime, ref) as watch:
+            seen = await call.read(functools.partial(snapshot, origin=replays), ref)
+            if seen.is_over and not replays:
+                raise UnsupportedOperationError("This task has ended.", data={"extension": REPLAY})
+            yield seen.task
+            after = (call.last_event_id if replays else None) or seen.position
+            async with aclosing(self._updates(call, watch, after)) as updates:
+                async for event in updates:
+                    yield event
 
     async def _updates(
-        self, call: Call, ref: TaskRef, after: int, *, until_it_rests: bool = False, numbered: bool = False
+        self, call: Call, watch: Watch, after: int, *, until_it_rests: bool = False
     ) -> AsyncGenerator[Update]:
-        numbered = numbered or REPLAY in call.extensions
-        updates = follow(call.runtime, call.principal, ref, after, until_it_rests=until_it_rests)
-        async for number, update in updates:
-            if numbered and number is not None:
-                update.metadata.update({REPLAY: {"sequence": number}})
-            yield update
+        """What follows; with their sequences for those who speak our extension."""
+        async with aclosing(follow(watch, call.principal, after, until_it_rests=until_it_rests)) as updates:
+            async for number, update in updates:
+                if number is not None and REPLAY in call.extensions:
+                    update.metadata.update({REPLAY: {"sequence": number}})
+                yield update
 
     async def _find(self, call: Call, task_id: str) -> TaskRef:
         ref: TaskRef = await call.read(find_task, task_id, call.principal.agent_pk, call.agent.pk)

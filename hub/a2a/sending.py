@@ -30,6 +30,7 @@ from sessions_app.protocol.bodies import MessageBody
 from sessions_app.protocol.errors import Conflict, HubError, Invalid, NotFound, SessionClosed
 from sessions_app.protocol.ids import CLIENT_MESSAGE_ID, SESSION_ID
 from sessions_app.protocol.jsontext import dumps
+from sessions_app.rest import quotas
 from sessions_app.services.sessions import lock_session, open_session, require_acceptance
 from sessions_app.turn import WORK_KINDS
 from traces_app import lifecycle
@@ -139,6 +140,7 @@ class _Reception:
         return session.pk
 
     def _open(self, name: str) -> int:
+        quotas.sessions().take(self.owner.pk)
         require_acceptance(self.agent, self.owner)
         if self.owner.pk == self.agent.pk:
             raise Invalid("An agent does not ask itself.")

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from pathlib import Path
 
+import pytest
+from asgiref.sync import sync_to_async
+
+from sessions_app.db import utc_now
+from sessions_app.models import Session
+from sessions_app.services.sessions import expire_sessions
 from tests.integration.inbound.conftest import (
     MakePeer,
     Peer,
@@ -16,6 +24,7 @@ from tests.integration.inbound.conftest import (
     work,
     work_soon,
 )
+from traces_app.executors.contract import Completed, Report, Request
 
 
 async def test_an_agent_that_just_answers_has_a_task_as_long_as_its_question_is_open(alice: Peer, bob: Peer) -> None:
@@ -179,3 +188,45 @@ async def test_an_agent_that_leaves_owes_no_answer_any_more(alice: Peer, bob: Pe
     task = await alice.send("bob", "Still there?")
     await bob.delete(f"sessions/{task['contextId']}/participants/bob")
     assert state_of(await alice.task("bob", task["id"])) == "failed"
+
+
+async def test_a_context_does_not_time_out_under_an_open_task(alice: Peer, bob: Peer) -> None:
+    task = await alice.send("bob", "Take your time.")
+    past = utc_now() - timedelta(hours=1)
+    rows = Session.objects.filter(public_id=task["contextId"])
+    await rows.aupdate(timeout_seconds=1, last_activity=past, timeout_check_at=past)
+    assert await sync_to_async(expire_sessions)() == 0
+    await bob.answer(task["contextId"], "Done")
+    await rows.aupdate(last_activity=past, timeout_check_at=past)
+    assert await sync_to_async(expire_sessions)() == 1
+    assert texts_of(await alice.task("bob", task["id"])) == ["Done"]
+
+
+async def test_a_direct_answer_is_a_message_to_who_waits_and_a_task_to_who_looks(alice: Peer, peer: MakePeer) -> None:
+    await peer("quick", executor="python:tests.integration.inbound.test_sending:direct")
+    sending = asyncio.create_task(alice.result("quick", "SendMessage", send_params("hi", wait=True)))
+    await work_soon()
+    message = (await sending)["message"]
+    assert (message["role"], message["parts"]) == ("ROLE_AGENT", [{"text": "hi yourself"}])
+    assert state_of((await alice.result("quick", "ListTasks"))["tasks"][0]) == "completed"
+
+
+def direct(request: Request, report: Report) -> Completed:
+    return Completed("", ({"text": "hi yourself", "metadata": {"a2a": "message"}},))
+
+
+@pytest.mark.parametrize(("said", "state"), [("yes", "completed"), ("no", "failed")])
+async def test_a_leave_is_given_or_refused_in_plain_words(
+    alice: Peer, peer: MakePeer, tmp_path: Path, said: str, state: str
+) -> None:
+    config = {"journal": str(tmp_path / "journal")}
+    await peer("careful", executor="python:tests.executors:careful", executor_config=config)
+    task = await alice.send("careful", "delete it")
+    await work()
+    asked = await alice.task("careful", task["id"])
+    assert (state_of(asked), asked["status"]["message"]["parts"][0]["text"]) == ("input_required", "May I delete it?")
+    unclear = await alice.error("careful", "SendMessage", send_params("maybe", taskId=task["id"]))
+    assert unclear["code"] == -32602
+    await alice.send("careful", said, taskId=task["id"])
+    await work()
+    assert state_of(await alice.task("careful", task["id"])) == state
