@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client import A2AClientError, Client, ClientConfig, ClientFactory
 from a2a.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -68,6 +68,15 @@ def hub(house: tuple[Hub, dict[str, str]], request: pytest.FixtureRequest) -> Hu
 @pytest.fixture
 def keys(house: tuple[Hub, dict[str, str]]) -> dict[str, str]:
     return house[1]
+
+
+def beside(hub: Hub) -> HubProcess:
+    """Where a writer of live text connects: it goes from process to process by Redis alone."""
+    return hub.webs[1] if carries_text(hub) else hub.webs[0]
+
+
+def carries_text(hub: Hub) -> bool:
+    return "REDIS_URL" in hub.env
 
 
 @asynccontextmanager
@@ -141,7 +150,7 @@ async def test_an_agent_behind_nat_answers_a_stock_client(hub: Hub, keys: dict[s
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_agent_behind_nat_streams_to_a_stock_client(hub: Hub, keys: dict[str, str], binding: str) -> None:
     async with (
-        terminal(hub.webs[1], keys["terminal"], in_pieces),
+        terminal(beside(hub), keys["terminal"], in_pieces),
         stock(hub.webs[0], keys["asker"], "terminal", binding) as client,
     ):
         events = [event async for event in client.send_message(ask("the weather?"))]
@@ -185,10 +194,11 @@ async def test_a_web_process_dies_in_the_middle_and_nothing_is_lost(hub: Hub, ke
     ):
         events = client.send_message(ask("a long story"))
         task = await first_task(events)
-        piece = await anext(events)
-        assert piece.artifact_update.artifact.parts[0].text == "first half, "
+        if carries_text(hub):
+            piece = await anext(events)
+            assert piece.artifact_update.artifact.parts[0].text == "first half, "
         hub.webs[0].kill9()
-        with pytest.raises((httpx.HTTPError, A2AError, Exception)):
+        with pytest.raises((httpx.HTTPError, A2AClientError)):
             await _rest(events)
         again = other.subscribe(SubscribeToTaskRequest(id=task.id))
         assert (await first_task(again)).id == task.id
