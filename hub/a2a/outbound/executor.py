@@ -239,7 +239,11 @@ class _Run:
 
 
 class Recorder:
-    """Writes down what carries a question, before it leaves."""
+    """Writes down what carries a question, before it leaves.
+
+    An agent without streams may answer only when it is done, whatever we ask for; that silence is borne to the end, since
+    sending again could do the work twice.
+    """
 
     def __init__(self, talk: Talk, question: Question) -> None:
         self._talk = talk
@@ -248,6 +252,8 @@ class Recorder:
     async def __call__(self, request: httpx.Request) -> None:
         if self._talk.sending:
             await self._question.record(request.content)
+            if not self._talk.streaming:
+                request.extensions["timeout"] = {**request.extensions["timeout"], "read": settings.HUB_TRACE_SECONDS}
 
 
 async def _step(events: AsyncIterator[StreamResponse]) -> StreamResponse | None:

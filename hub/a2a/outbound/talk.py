@@ -34,7 +34,7 @@ class Talk:
 
     def __init__(self, client: Client, *, streaming: bool, retry_seconds: float) -> None:
         self._client = client
-        self._streaming = streaming
+        self.streaming = streaming
         self._retry_seconds = retry_seconds
         self._task_id = ""
         self._request: SendMessageRequest | None = None
@@ -138,8 +138,8 @@ class Talk:
             finally:
                 self.sending = False
             return
-        self.resumed = self.resumed or self._streaming
-        if self._streaming:
+        self.resumed = self.resumed or self.streaming
+        if self.streaming:
             try:
                 async with aclosing(
                     _generator(self._client.subscribe(SubscribeToTaskRequest(id=self._task_id)))
@@ -150,7 +150,7 @@ class Talk:
             except EXPECTED as error:
                 if trouble_of(error).retry:
                     raise
-                self._streaming = False  # the task has ended, or this remote does not do it: look
+                self.streaming = False  # the task has ended, or this remote does not do it: look
         looks = 0
         while not self._rests:
             if looks or self.connections > 1:

@@ -271,6 +271,23 @@ def test_a_remote_without_streams_is_asked_for_an_answer_at_once_and_looked_at(s
     assert conversation.messages("result")[0].content == "x\ny"
 
 
+def test_a_remote_without_streams_may_be_silent_until_it_is_done_and_is_asked_once(
+    scripted: Scripted, settings: Any
+) -> None:
+    settings.HUB_A2A_SILENCE_SECONDS = 0.2
+
+    def slow(call: dict[str, Any]) -> Reply:
+        threading.Event().wait(0.7)
+        return result({"task": task("COMPLETED", "at last")})(call)
+
+    scripted.streaming = False
+    scripted.answers["SendMessage"] = [slow]
+    conversation = RemoteTalk(scripted.url)
+    conversation.run("go")
+    assert conversation.messages("result")[0].content == "at last"
+    assert len(scripted.calls) == 1
+
+
 @pytest.mark.parametrize(
     ("answers", "state"),
     [([result(task("CANCELED"))], "abandoned"), ([error(-32002, "too late")], "abandoned"), ([plain(503)], "open")],
