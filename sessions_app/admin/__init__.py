@@ -5,9 +5,9 @@ Idempotent answers are not here: they are the hub's own memory, and hold what ot
 
 from django.contrib import admin
 
-from sessions_app.admin import agents, keys, messages, presence, rules, sessions
+from sessions_app.admin import agents, contexts, keys, messages, presence, rules, sessions
 
-__all__ = ["agents", "keys", "messages", "presence", "rules", "sessions"]
+__all__ = ["agents", "contexts", "keys", "messages", "presence", "rules", "sessions"]
 
 admin.site.site_header = "Session Hub"
 admin.site.site_title = "Session Hub"

@@ -21,6 +21,7 @@ from sessions_app.admin.conversation import online_agents
 from sessions_app.admin.fields import JSONField, one_line
 from sessions_app.admin.filters import ChoiceFilter
 from sessions_app.changes import unit_of_work
+from sessions_app.context.profiles import check_profile
 from sessions_app.db import utc_now
 from sessions_app.models import Agent, ApiKey
 from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, AgentBody, AgentPatch
@@ -30,7 +31,7 @@ from sessions_app.services.agents import JSON_BYTES, TEXT_CHARACTERS, check_acce
 from sessions_app.services.setups import check_setup
 
 SHOWN_KEYS = 20
-JSON_FIELDS = ("skills", "accepts", "executor_config")
+JSON_FIELDS = ("skills", "accepts", "visibility", "executor_config")
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable when it runs
@@ -76,6 +77,12 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
     context_strategy = forms.ChoiceField(
         choices=[("", "as the session says"), *((name, name) for name in CONTEXT_STRATEGIES)], required=False
     )
+    visibility = JSONField(
+        dict[str, Any] | None,
+        empty=None,
+        most_bytes=JSON_BYTES,
+        help_text='What it may get of a talk, as a JSON object: {"withheld_labels": ["secret"]}. Empty: everything.',
+    )
     is_active = forms.BooleanField(
         label="Active",
         required=False,
@@ -87,7 +94,7 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
         model = Agent
         fields = [
             "agent_id", "kind", "name", "description", "skills", "accepts", "executor", "executor_config",
-            "context_strategy", "is_active",
+            "context_strategy", "visibility", "is_active",
         ]  # fmt: skip
 
     def clean_agent_id(self) -> str:
@@ -99,6 +106,12 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
     def clean_accepts(self) -> list[str] | None:
         try:
             return check_accepts(self.cleaned_data["accepts"])
+        except HubError as error:
+            raise ValidationError(error.message) from None
+
+    def clean_visibility(self) -> dict[str, Any] | None:
+        try:
+            return check_profile(self.cleaned_data["visibility"])
         except HubError as error:
             raise ValidationError(error.message) from None
 
@@ -151,7 +164,7 @@ class AgentAdmin(HubAdmin):
     change_form_template = "admin/sessions_app/agent.html"
     fieldsets = [
         (None, {"fields": ["agent_id", "kind", "name", "description", "is_active"]}),
-        ("Sessions", {"fields": ["skills", "accepts", "context_strategy"]}),
+        ("Sessions", {"fields": ["skills", "accepts", "context_strategy", "visibility"]}),
         ("Work", {"fields": ["executor", "executor_config"]}),
     ]
 
@@ -224,6 +237,10 @@ class AgentAdmin(HubAdmin):
     def accepts_shown(self, row: Agent) -> str:
         return "anyone" if row.accepts is None else _as_json(row.accepts)
 
+    @admin.display(description="visibility")
+    def visibility_shown(self, row: Agent) -> str:
+        return "by its kind" if row.visibility is None else _as_json(row.visibility)
+
     @admin.display(description="executor config")
     def executor_config_shown(self, row: Agent) -> str:
         return _as_json(row.executor_config)
@@ -250,6 +267,7 @@ class AgentAdmin(HubAdmin):
                     executor=given["executor"],
                     executor_config=given["executor_config"],
                     context_strategy=given["context_strategy"],
+                    visibility=given["visibility"],
                 )
             )
             obj.pk, obj.created_at, obj._state.adding = agent.pk, agent.created_at, False
@@ -262,6 +280,7 @@ class AgentAdmin(HubAdmin):
             executor=given["executor"],
             executor_config=given["executor_config"],
             context_strategy=given["context_strategy"],
+            visibility=given["visibility"],
             is_active=given["is_active"],
         )
         self.update(request, obj, patch)

@@ -15,7 +15,10 @@ import unicodedata
 
 BEGIN, END = "BEGIN CONTEXT", "END CONTEXT"
 _BRACKETS = re.compile("[<＜‹〈《«﹤]{2,}|[>＞›〉》»﹥]{2,}")
-_MARK = re.compile(r"(?:BEGIN|END)[\W_]{0,10}CONTEXT", re.IGNORECASE)
+# A fence is a line of its own, or stands in brackets: "the end. Context matters" is neither.
+_MARK = re.compile(
+    r"(?:^|[<‹〈《«\r\v\f\x1c-\x1e\x85])[\W_]{0,20}(?:BEGIN|END)[\s_]{0,10}CONTEXT", re.IGNORECASE | re.MULTILINE
+)
 _PROVENANCE = re.compile(r"For[\W_]{0,5}context[\W_]{0,5}:[\W_]{0,5}\[", re.IGNORECASE)
 _UNSEEN = re.compile("[\u00ad\u034f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 
@@ -41,10 +44,8 @@ def fenced(message_id: str, source_agent: str, content: str) -> str:
 def neutral(text: str) -> str:
     """`text` in which nothing can pass for a fence or a provenance line; text without such is returned as it is."""
     plain = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
-    if not (_MARK.search(plain) or _PROVENANCE.search(plain)):
-        return text
-    text = _UNSEEN.sub("", text)
     if _MARK.search(plain):
-        text = _MARK.sub("(quoted fence)", _BRACKETS.sub("|", unicodedata.normalize("NFKC", text)))
-        text = _BRACKETS.sub("|", text)
-    return _PROVENANCE.sub("(quoted) For context - [", unicodedata.normalize("NFKC", text))
+        plain = _BRACKETS.sub("|", _MARK.sub("(quoted fence)", plain))
+    elif not _PROVENANCE.search(plain):
+        return text
+    return _PROVENANCE.sub("(quoted) For context - [", plain)

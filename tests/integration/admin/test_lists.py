@@ -17,7 +17,20 @@ from django.test.utils import CaptureQueriesContext
 
 from sessions_app.admin import base
 from sessions_app.admin.base import HubAdmin
-from sessions_app.models import Agent, ApiKey, HubProcess, IdempotentAnswer, KindRule, Message, Presence, Session
+from sessions_app.models import (
+    Agent,
+    AgentHistory,
+    ApiKey,
+    Delivery,
+    HubProcess,
+    IdempotentAnswer,
+    Injection,
+    KindRule,
+    Message,
+    Presence,
+    Session,
+    Summary,
+)
 from tests.integration.admin.conftest import staff_client
 from tests.integration.admin.rows import (
     START,
@@ -29,7 +42,10 @@ from tests.integration.admin.rows import (
 )
 
 ROOT = "/admin/sessions_app"
-LISTS = ["agent", "apikey", "session", "message", "kindrule", "hubprocess", "presence"]
+LISTS = [
+    "agent", "apikey", "session", "message", "kindrule", "hubprocess", "presence", "delivery", "injection", "agenthistory",
+    "summary",
+]  # fmt: skip
 MOST_QUERIES = 15
 
 HOSTILE = [
@@ -73,6 +89,24 @@ def fill(count: int) -> None:
         KindRule(name=f"rule-{count}-{number}", kind="chat", pattern="x") for number in range(count)
     )
     processes = HubProcess.objects.bulk_create(HubProcess(started_at=START, lease_until=START) for _ in range(count))
+    told = Delivery.objects.bulk_create(
+        Delivery(
+            public_id=f"dlv-{count}-{number}", session=session, agent=session.initiator, strategy="per_agent",
+            query="q", parts='[{"text":"q"}]', visibility_hash="everything", created_at=START,
+        )
+        for number, session in enumerate(sessions)
+    )  # fmt: skip
+    Injection.objects.bulk_create(
+        Injection(session=row.session, agent=row.agent, message_key=1, delivery=row) for row in told
+    )
+    AgentHistory.objects.bulk_create(AgentHistory(session=row.session, agent=row.agent, used_at=START) for row in told)
+    Summary.objects.bulk_create(
+        Summary(
+            session=session, visibility_hash="everything", covers_from=1, covers_to=9, method="extractive",
+            source_hash="x", text="t", created_at=START,
+        )
+        for session in sessions
+    )  # fmt: skip
     Presence.objects.bulk_create(
         Presence(process=process, agent=agent, since=START) for process, agent in zip(processes, agents, strict=True)
     )
