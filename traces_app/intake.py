@@ -16,7 +16,7 @@ from sessions_app.db import utc_now
 from sessions_app.drafts import kinds
 from sessions_app.identities import hub_agent_key
 from sessions_app.members import Member
-from sessions_app.models import Agent, Participant, Presence
+from sessions_app.models import Participant, Presence
 from sessions_app.protocol.errors import Busy, Invalid
 from sessions_app.protocol.ids import HUB, new_trace_id
 from traces_app import bell, sql
@@ -98,7 +98,7 @@ def _runner(entry: Entry) -> Runner | None:
         return Runner(*given)
     addressee = _addressee(entry)
     if addressee is not None:
-        row = Agent.objects.filter(pk=addressee.agent_pk, is_active=True).values_list("executor", flat=True).first()
+        row = sql.executor_of(addressee.agent_pk)
         if row:
             return Runner(addressee.agent_pk, addressee.agent_id, row)
         takes = Presence.objects.filter(
@@ -130,7 +130,7 @@ def _talker(entry: Entry) -> Runner | None:
         from_user = sender is not None and sender.role in (Participant.INITIATOR, Participant.HUMAN)
         if not from_user or kinds.classifier.classify(draft.content).rule == COURTESY:
             return None
-    row = Agent.objects.filter(pk=addressee.agent_pk, is_active=True).values_list("executor", flat=True).first()
+    row = sql.executor_of(addressee.agent_pk)
     return Runner(addressee.agent_pk, addressee.agent_id, row) if row else None
 
 

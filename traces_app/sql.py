@@ -381,6 +381,12 @@ def talk_before(
         return list(reversed(cursor.fetchall()))
 
 
+def executor_of(agent_pk: int) -> str | None:
+    """What runs the requests to an agent; None where nothing does, or the agent is not active."""
+    row = _first("SELECT executor FROM sessions_app_agent WHERE id = %s AND is_active", [agent_pk])
+    return row[0] if row is not None else None
+
+
 def agent_name(agent_pk: int) -> str:
     row = _first("SELECT agent_id FROM sessions_app_agent WHERE id = %s", [agent_pk])
     return str(row[0]) if row is not None else ""
