@@ -23,14 +23,15 @@ def shown_trace(shape: Mapping[str, Any], view: View, request: Committed | None,
     }
     if runs_it:
         return shown
-    if not view.trusts_result(shape["agent_id"]):
+    asked = shape["requested_by"] == view.agent_id
+    if not view.trusts_result(shape["agent_id"], asked=asked):
         shown["goals"] = [{**goal, "title": ""} for goal in shape["goals"]]
         shown["error"] = {**shape["error"], "message": ""} if shape["error"] else None
         shown["pending_input"] = None
     else:
         for name in ("goals", "error", "pending_input"):
             shown[name] = view.redact(shape[name])
-    shown["result"] = _shown_result(shape["result"], shape["agent_id"], view)
+    shown["result"] = shown_result(shape["result"], shape["agent_id"], view)
     return shown
 
 
@@ -43,7 +44,8 @@ def shown_task(shape: Mapping[str, Any], view: View, request: Committed | None, 
     return "" if request is None else str(loads(request.body)["content"])
 
 
-def _shown_result(result: Mapping[str, Any] | None, agent_id: str, view: View) -> dict[str, Any] | None:
+def shown_result(result: Mapping[str, Any] | None, agent_id: str, view: View) -> dict[str, Any] | None:
+    """A trace's result; its parts bear labels and types as those of its message do."""
     if result is None or not view.admits(agent_id, "result"):
         return None
     given: Sequence[Mapping[str, Any]] = result.get("parts") or [{"text": result.get("summary") or ""}]
@@ -58,11 +60,11 @@ def _shown_result(result: Mapping[str, Any] | None, agent_id: str, view: View) -
     }
 
 
-def shown_event(event: Mapping[str, Any], view: View, agent_id: str) -> dict[str, Any]:
+def shown_event(event: Mapping[str, Any], view: View, agent_id: str, *, asked: bool = False) -> dict[str, Any]:
     """An event of a trace that `agent_id` runs. What can't be judged keeps its place, and of a move its status."""
     if not view or agent_id == view.agent_id:
         return dict(event)
-    if view.trusts_result(agent_id):
+    if view.trusts_result(agent_id, asked=asked):
         return {**event, "data": view.redact(event["data"])}
     kept = {"status": event["data"]["status"]} if event["type"] == "status" and "status" in event["data"] else {}
     return {**event, "data": kept, "withheld": True}

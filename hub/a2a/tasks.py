@@ -17,10 +17,15 @@ from hub.a2a import states
 from hub.a2a.models import Name, Question, Received
 from hub.a2a.parts import part_out, parts_out, text_message
 from sessions_app import models as core
+from sessions_app.context.profiles import View, open_view
+from sessions_app.context.viewing import find_views, show_all
 from sessions_app.models import Participant
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import message_id as public_message_id
+from sessions_app.protocol.jsontext import loads
+from sessions_app.sql import messages_by_key
 from traces_app.models import Trace, TraceEvent
+from traces_app.sight import shown_event, shown_result
 from traces_app.states import CANCELLED, COMPLETED, CREATED, FAILED, RUNNING, WAITING
 
 RESULT = "result"
@@ -156,9 +161,9 @@ def _trace(ref: TaskRef, task: Task, *, artifacts: bool, origin: bool) -> Shown:
     if artifacts:
         events = TraceEvent.objects.filter(trace_id=ref.pk, type="artifact", sequence__lte=trace.last_sequence)
         known: dict[str, Artifact] = {}
-        for event in events.order_by("sequence")[:ARTIFACTS]:
+        for event in seen_events(ref, list(events.order_by("sequence")[:ARTIFACTS])):
             add_artifact(known, artifact_of(event.data, event.sequence), append=bool(event.data.get("append")))
-        if (result := result_artifact(trace.result)) is not None:
+        if (result := result_artifact(seen_result(ref, trace.result))) is not None:
             add_artifact(known, result, append=False)
         task.artifacts.extend(known.values())
     return 2 * trace.last_sequence + 1, trace.ended_at, None
@@ -173,7 +178,7 @@ def _question(ref: TaskRef, task: Task, *, artifacts: bool, origin: bool) -> Sho
     if question.state == states.FAILED:
         task.status.message.CopyFrom(said_message(ref, LEFT, question.last_sequence))
     if artifacts and question.answer_key is not None:
-        task.artifacts.append(answer_artifact(question.answer_key))
+        task.artifacts.append(answer_artifact(question.answer_key, ref))
     ended_at = question.changed_at if question.state not in states.OPEN else None
     return question.last_sequence, ended_at, question.answer_key
 
@@ -226,6 +231,33 @@ def artifact_of(data: Mapping[str, Any], sequence: int) -> Artifact:
     return Artifact(artifact_id=artifact_id, name=name, parts=made)
 
 
+def seen_events(ref: TaskRef, events: list[TraceEvent]) -> list[TraceEvent]:
+    """A trace's events as the task's owner, who asked for them, may get them."""
+    view = eyes(ref) if events else None
+    if not view:
+        return events
+    agent_id = core.Agent.objects.values_list("agent_id", flat=True).get(pk=ref.agent_pk)
+    seen = []
+    for event in events:
+        shown = shown_event({"type": event.type, "data": event.data}, view, agent_id, asked=True)
+        if event.type == "status":
+            shown["data"] = {"action": event.data.get("action"), **shown["data"]}  # a word of ours
+        elif shown.get("withheld"):
+            continue
+        event.data = shown["data"]
+        seen.append(event)
+    return seen
+
+
+def seen_result(ref: TaskRef, result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A trace's result as the task's owner may get it."""
+    view = eyes(ref) if result else None
+    if not view:
+        return result
+    agent_id = core.Agent.objects.values_list("agent_id", flat=True).get(pk=ref.agent_pk)
+    return shown_result(result, agent_id, view)
+
+
 def result_artifact(result: Mapping[str, Any] | None) -> Artifact | None:
     """A completed trace's result; None when it has nothing to show."""
     if not result:
@@ -234,12 +266,13 @@ def result_artifact(result: Mapping[str, Any] | None) -> Artifact | None:
     return Artifact(artifact_id=RESULT, name=RESULT, parts=parts) if parts else None
 
 
-def answer_artifact(message_key: int) -> Artifact:
+def answer_artifact(message_key: int, ref: TaskRef) -> Artifact:
     """The message that answered a question."""
-    row = core.Message.objects.filter(pk=message_key).values("content", "parts").first() or {
-        "content": "",
-        "parts": None,
-    }
+    row: dict[str, Any] = {"content": "", "parts": None}
+    row |= core.Message.objects.filter(pk=message_key).values("content", "parts").first() or {}
+    if view := eyes(ref):
+        shown = _shown([{**row, "id": message_key}], view, ref)
+        row = shown[0] if shown else {"content": "", "parts": None}
     parts = parts_out(row["parts"], row["content"]) or [Part(text="")]
     return Artifact(artifact_id=RESULT, name=RESULT, parts=parts)
 
@@ -286,10 +319,12 @@ def messages_of(ref: TaskRef, *, until: datetime | None, but: int | None, limit:
     )
     if until is not None:
         rows = rows.filter(Q(created_at__lte=until) | Q(pk__in=mine))
+    view = eyes(ref)
     columns = ("id", "sequence", "sender_id", "sender__agent_id", "content", "parts", "metadata", "trace_id")
     found: list[Message] = []
     size = 0
-    for row in rows.order_by("-sequence").values(*columns, "client_message_id")[: 4 * limit]:
+    read = list(rows.order_by("-sequence").values(*columns, "client_message_id")[: 4 * limit])
+    for row in _shown(read, view, ref) if view else read:
         own = row["sender_id"] == ref.owner_pk
         if row["id"] == but:
             continue
@@ -302,6 +337,24 @@ def messages_of(ref: TaskRef, *, until: datetime | None, but: int | None, limit:
         if len(found) == limit:
             break
     return found[::-1]
+
+
+def eyes(ref: TaskRef) -> View:
+    """What the task's owner may get of its session."""
+    return find_views(ref.session_pk, [ref.owner_pk]).get(ref.owner_pk, open_view())
+
+
+def _shown(rows: Sequence[dict[str, Any]], view: View, ref: TaskRef) -> list[dict[str, Any]]:
+    """Rows of messages as an owner with a visibility profile gets them, without the withheld ones."""
+    messages = list(messages_by_key([row["id"] for row in rows]).values())
+    shown = {message.key: message for message in show_all(messages, view, ref.session_pk, ref.owner_pk)}
+    found = []
+    for row in rows:
+        message = shown.get(row["id"])
+        if message is not None and not message.withheld:
+            said = loads(message.body)
+            found.append({**row, **{name: said[name] for name in ("content", "parts", "metadata")}})
+    return found
 
 
 def _message(ref: TaskRef, row: Mapping[str, Any], mine: Mapping[int, str]) -> Message:

@@ -31,6 +31,8 @@ from hub.a2a.tasks import (
     context_name,
     result_artifact,
     said_message,
+    seen_events,
+    seen_result,
     stamp,
 )
 from traces_app.models import Trace, TraceEvent
@@ -61,7 +63,10 @@ def _of_trace(ref: TaskRef, after: int, limit: int) -> Page:
     row = Trace.objects.filter(pk=ref.pk).values_list("status", "last_sequence", "result").get()
     status, last, result = row
     events = [e for e in events_after(ref.pk, max(0, after // 2 - 1), limit) if e.sequence <= last]
-    updates = [(n, update) for event in events for n, update in _shown(ref, event, result) if n > after]
+    result = seen_result(ref, result)
+    updates = [
+        (n, update) for event in seen_events(ref, events) for n, update in _shown(ref, event, result) if n > after
+    ]
     position = max(after, 2 * events[-1].sequence + 1) if events else after
     return Page(updates, position, position < 2 * last + 1, status in TERMINAL and position >= 2 * last + 1)
 
@@ -128,7 +133,7 @@ def _of_question(ref: TaskRef, after: int) -> Page:
     ]
     last = question.last_sequence
     if question.answer_key is not None:
-        updates.append((2, artifact_update(ref, answer_artifact(question.answer_key), append=False, last=True)))
+        updates.append((2, artifact_update(ref, answer_artifact(question.answer_key, ref), append=False, last=True)))
     if question.state not in states.OPEN:
         end = status_update(ref, OF_QUESTION[question.state], question.changed_at)
         if question.state == states.FAILED:

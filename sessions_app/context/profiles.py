@@ -123,6 +123,11 @@ class View:
         """Whether anything is to be filtered at all; the normal case is that nothing is."""
         return self.profile is not None
 
+    @property
+    def looks_up(self) -> bool:
+        """Whether showing a message takes a look at other rows (`viewing.show_all`)."""
+        return self.profile is not None and self.profile.scope == ADDRESSED
+
     # Messages
 
     def show(self, message: Committed, injected: Collection[int] = ()) -> Committed:
@@ -177,12 +182,19 @@ class View:
             kept[name] = _redact_value(value, _patterns(self.profile))
         return kept
 
-    def trusts_result(self, sender: str) -> bool:
-        """Whether a result's summary may be shown apart from its message: labels can't be seen on it, redaction can be done."""
+    def trusts_result(self, sender: str, *, asked: bool = False) -> bool:
+        """Whether a result's summary may be shown apart from its message: labels can't be seen on it, redaction can be done.
+
+        `asked`: this reader asked for it, so it is addressed to him.
+        """
         if self.profile is None or sender == self.agent_id:
             return True
         profile = self.profile
-        if profile.scope == ADDRESSED or profile.withheld_labels or not _admits(profile, sender, "result"):
+        if (
+            (profile.scope == ADDRESSED and not asked)
+            or profile.withheld_labels
+            or not _admits(profile, sender, "result")
+        ):
             return False
         return _wants_part("text", profile)
 

@@ -12,7 +12,7 @@ from django.db import connection
 
 from sessions_app import sql
 from sessions_app.changes import Committed
-from sessions_app.context.profiles import ADDRESSED, EXTERNAL_EXECUTORS, EXTERNAL_KIND, View, open_view, view_of
+from sessions_app.context.profiles import EXTERNAL_EXECUTORS, EXTERNAL_KIND, View, open_view, view_of
 from sessions_app.models import Injection, Message
 from sessions_app.protocol.errors import NotFound
 from sessions_app.sql import marks, messages_after, messages_before
@@ -70,19 +70,25 @@ def own_profiles(agent_pks: Sequence[int]) -> dict[int, str]:
 
 
 def show_all(messages: Sequence[Committed], view: View, session_pk: int, agent_pk: int) -> list[Committed]:
-    """What a reader gets of these messages of one session, each in its place. Reads the ledger only for `scope: addressed`."""
+    """What a reader gets of these messages of one session, each in its place. Reads more rows only for `scope: addressed`:
+    an answer to what the reader said is addressed to it, and what was injected is known to it."""
     if not view:
         return list(messages)
-    injected = _injected(session_pk, agent_pk, messages) if view.profile and view.profile.scope == ADDRESSED else ()
+    injected = _meant_for(session_pk, agent_pk, messages) if view.looks_up else ()
     return [view.show(message, injected) for message in messages]
 
 
-def _injected(session_pk: int, agent_pk: int, messages: Sequence[Committed]) -> set[int]:
+def _meant_for(session_pk: int, agent_pk: int, messages: Sequence[Committed]) -> set[int]:
+    asked = {message.reply_to for message in messages if message.reply_to is not None}
+    mine = (
+        set(Message.objects.filter(pk__in=asked, sender_id=agent_pk).values_list("pk", flat=True)) if asked else set()
+    )
     keys = [message.key for message in messages]
     rows = Injection.objects.filter(
         session_id=session_pk, agent_id=agent_pk, message_key__in=keys, state=Injection.SEEN
     )
-    return set(rows.values_list("message_key", flat=True))
+    answers = {message.key for message in messages if message.reply_to in mine}
+    return answers | set(rows.values_list("message_key", flat=True))
 
 
 def shown_to(message: Committed, agent_pk: int) -> Committed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sessions_app import states
 from sessions_app.changes import Committed, PresenceChanged, SessionChange, SessionState
 from sessions_app.context.profiles import View
-from sessions_app.context.viewing import find_views, page_after
+from sessions_app.context.viewing import find_views, page_after, show_all
 from sessions_app.keys import Principal
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.frames import as_replayed, encode
@@ -158,7 +158,12 @@ class Subscriber:
             return
         if feed.waiting:
             taken = feed.take(TAKE)
-            await self._hand_over(feed, [view.show(message) for message in taken] if view else taken)
+            if view.looks_up:
+                agent_pk = self.principal.agent_pk
+                taken = await self.runtime.read(show_all, taken, view, feed.session_pk, agent_pk)
+            elif view:
+                taken = [view.show(message) for message in taken]
+            await self._hand_over(feed, taken)
         elif feed.wants_page:
             asked, target = feed.page_size(), feed.heard
             if view:

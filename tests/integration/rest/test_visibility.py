@@ -198,14 +198,18 @@ async def test_an_agent_of_others_sees_what_it_sent_what_addresses_it_and_what_w
     await a.say(session, "for you", to=["outside"])
     await outside.say(session, "my answer")
     injected = await c.say(session, "you were told this")
+    own = (await outside.get(f"sessions/{session}/messages?after=2&limit=1")).json()["messages"][0]
+    reply = await a.say(session, "in answer to you", reply_to=own["message_id"])
     assert shown((await outside.get(f"sessions/{session}/messages")).json()["messages"]) == [
         (1, "", True),
         (2, "for you", False),
         (3, "my answer", False),
         (4, "", True),
+        (5, "in answer to you", False),
     ]
+    assert reply["sequence"] == 5
     await sync_to_async(_inject)(session, injected["message_id"])
-    assert shown((await outside.get(f"sessions/{session}/messages?after=3")).json()["messages"]) == [
+    assert shown((await outside.get(f"sessions/{session}/messages?after=3&limit=1")).json()["messages"]) == [
         (4, "you were told this", False)
     ]
 
