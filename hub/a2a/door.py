@@ -32,7 +32,7 @@ from hub.a2a import oldest
 from hub.a2a.call import Call
 from hub.a2a.cards import API_KEY_HEADER, PREFIX, REPLAY, card_json, find_card_agent
 from hub.a2a.dispatch import make_application
-from hub.a2a.errors import rpc_error
+from hub.a2a.errors import as_a2a_error, rpc_error
 from hub.a2a.handler import HubHandler
 from hub.a2a.rest import refused
 from sessions_app.keys import Principal
@@ -158,6 +158,11 @@ class Door:
             return JSONResponse(_shown(413, "The body is too large."), 413)
         elif body and content_type not in JSON_TYPES:
             return not_json()
+        elif body:
+            try:
+                loads(body)  # the SDK's parser lets through what no door of ours stores: NUL, NaN, any depth
+            except HubError as error:
+                return refused(as_a2a_error(error, where="a request"))
         query = QueryParams(scope.get("query_string", b""))
         try:
             version = _version(request.headers.get("a2a-version") or query.get("A2A-Version") or "")
@@ -295,7 +300,7 @@ def _id_of(body: bytes) -> Any:
     """The id to answer with, where there is a fit one."""
     try:
         given = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     value = given.get("id") if isinstance(given, dict) else None
     return value if _is_id(value) else None

@@ -26,6 +26,7 @@ from a2a.types import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Role,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
@@ -130,6 +131,8 @@ class HubHandler(RequestHandler):
 
     async def _receive(self, params: SendMessageRequest, call: Call) -> TaskRef:
         message = params.message
+        if message.role == Role.ROLE_AGENT:
+            raise InvalidParamsError("A client's message has the role of the user.")
         for part in message.parts:
             if part.media_type and not accepted(part.media_type):
                 raise ContentTypeNotSupportedError(f"Parts of type {part.media_type[:100]} are not taken here.")

@@ -328,6 +328,31 @@ async def test_http_and_json_has_the_statuses_and_error_info(alice: Peer, bob: P
     assert (await alice.error("bob", "SendMessage", strange))["code"] == -32005
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"message":{"messageId":"n","role":"ROLE_USER","parts":[{"text":"x\\u0000y"}]}}',
+        b'{"message":{"messageId":"n\\u0000","role":"ROLE_USER","parts":[{"text":"x"}]}}',
+        b'{"message":{"messageId":"n","role":"ROLE_USER","parts":[{"text":"\\ud800"}]}}',
+        b'{"message":{"messageId":"n","role":"ROLE_USER","parts":[{"data":NaN}]}}',
+        b'{"message":{"messageId":"n","role":"ROLE_USER","parts":[{"data":' + b"[" * 80 + b"]" * 80 + b"}]}}",
+        b"[" * 50_000,
+        b"{",
+    ],
+)
+async def test_http_and_json_stores_nothing_that_no_other_door_would(alice: Peer, bob: Peer, body: bytes) -> None:
+    refused = await alice.rest(
+        "bob", "POST", "/message:send", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert refused.status_code == 400
+    assert (await alice.rest("bob", "POST", "/", content=body)).json()["error"]["code"] in (-32700, -32600)
+    assert (await alice.rest("bob", "GET", "/tasks")).json()["tasks"] == []
+
+
+async def test_a_client_does_not_speak_as_the_agent(alice: Peer, bob: Peer) -> None:
+    assert (await alice.error("bob", "SendMessage", send_params("x", role="ROLE_AGENT")))["code"] == -32602
+
+
 async def test_http_and_json_sends_streams_and_answers_in_the_clients_json(alice: Peer, bob: Peer) -> None:
     sending = asyncio.create_task(alice.rest("bob", "POST", "/message:stream", json=send_params("over REST")))
     await bob.answer(await session_of(bob), "heard")
