@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket as sockets
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from tests.acceptance.conftest import FREE
 from tests.acceptance.wire import Frame, Wire, collect_messages, receive, send, until
-from tests.conftest import HubFactory
-from tests.hubs import Hub
+from tests.conftest import HUBS, HubFactory
+from tests.hubs import Backends, Hub
 from tests.services import HubProcess
 
+_numbers = itertools.count(1)
 BOTH = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
-FREE = {"HUB_RATE_MESSAGES": "0", "HUB_RATE_REQUESTS": "0"}
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def both(request: pytest.FixtureRequest, backends: Backends) -> Iterator[Hub]:
+    """A hub of each kind with two web processes, shared by the tests that need nothing special of it."""
+    if request.param == "sqlite":
+        backend = backends.sqlite()
+    else:
+        backend = backends.postgres(request.getfixturevalue("postgres_server"), request.getfixturevalue("redis_server"))
+    hub = Hub(backend, backend.env | FREE)
+    hub.add_web()
+    hub.add_web()
+    yield hub
+    hub.stop()
+
+
+@pytest.fixture
+def shared(both: Hub, request: pytest.FixtureRequest) -> Hub:
+    request.node.stash[HUBS] = [both]
+    return both
 
 
 async def agents(hub: Hub, *names: str) -> list[Wire]:
-    keys = await asyncio.to_thread(hub.create_agents, names)
-    return [Wire(hub.url, keys[name]) for name in names]
+    """New agents; their ids begin with these names."""
+    ids = [f"{name}-{next(_numbers)}" for name in names]
+    keys = await asyncio.to_thread(hub.register_agents, ids)
+    return [Wire(hub.url, keys[agent_id], agent_id) for agent_id in ids]
 
 
 async def all_messages(wire: Wire, session_id: str, limit: int = 500) -> list[Frame]:
@@ -35,14 +60,12 @@ async def all_messages(wire: Wire, session_id: str, limit: int = 500) -> list[Fr
             return found
 
 
-@BOTH
-async def test_a_thousand_sends_by_socket_and_rest_at_once_are_numbered_without_a_gap(hub_factory: HubFactory) -> None:
-    hub = hub_factory(2, env=FREE)
-    alice, bob, carol = await agents(hub, "alice", "bob", "carol")
-    session_id = (await alice.open_session(["bob", "carol"]))["session_id"]
+async def test_a_thousand_sends_by_socket_and_rest_at_once_are_numbered_without_a_gap(shared: Hub) -> None:
+    alice, bob, carol = await agents(shared, "alice", "bob", "carol")
+    session_id = (await alice.open_session([bob.agent_id, carol.agent_id]))["session_id"]
 
     async def over_a_socket(number: int) -> None:
-        wire = alice.at(hub.webs[number % 2].url)
+        wire = alice.at(shared.webs[number % 2].url)
         async with wire.session_socket(session_id) as socket:
             for n in range(50):
                 await send(socket, type="message", content=f"{number}-{n}", client_message_id=f"{number}-{n}")
@@ -50,7 +73,7 @@ async def test_a_thousand_sends_by_socket_and_rest_at_once_are_numbered_without_
                 await until(socket, "ack")
 
     async def over_rest(number: int) -> None:
-        wire = bob.at(hub.webs[number % 2].url)
+        wire = bob.at(shared.webs[number % 2].url)
         for n in range(50):
             answer = await wire.call("POST", f"sessions/{session_id}/messages", {"content": f"{number}-{n}"})
             assert answer.status_code == 201, answer.text
@@ -63,7 +86,7 @@ async def test_a_thousand_sends_by_socket_and_rest_at_once_are_numbered_without_
         seen: list[int] = []
         while len(seen) < 1000:
             page = (
-                await carol.at(hub.webs[1].url).call("GET", f"sessions/{session_id}/messages?after={len(seen)}")
+                await carol.at(shared.webs[1].url).call("GET", f"sessions/{session_id}/messages?after={len(seen)}")
             ).json()
             seen += [message["sequence"] for message in page["messages"]]
         return seen
@@ -79,7 +102,7 @@ async def test_a_thousand_sends_by_socket_and_rest_at_once_are_numbered_without_
 async def test_a_reader_that_stops_reading_costs_the_hub_nothing_and_gets_it_all_later(hub_factory: HubFactory) -> None:
     hub = hub_factory(1, env={**FREE, "HUB_STALL_SECONDS": "300"})
     alice, bob = await agents(hub, "alice", "bob")
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     process = psutil.Process(hub.webs[0].pid)
     text = "x" * 20_000
     async with bob.session_socket(session_id, max_queue=1) as lazy:
@@ -147,16 +170,12 @@ def json_lines(text: str) -> dict[str, str]:
     return {made["agent_id"]: made["api_key"] for made in map(json.loads, text.splitlines())}
 
 
-@BOTH
-async def test_two_sockets_of_one_agent_each_get_everything_but_what_they_sent_themselves(
-    hub_factory: HubFactory,
-) -> None:
-    hub = hub_factory(2)
-    alice, bob = await agents(hub, "alice", "bob")
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+async def test_two_sockets_of_one_agent_each_get_everything_but_what_they_sent_themselves(shared: Hub) -> None:
+    alice, bob = await agents(shared, "alice", "bob")
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     async with (
         bob.session_socket(session_id) as one,
-        bob.at(hub.webs[1].url).session_socket(session_id) as two,
+        bob.at(shared.webs[1].url).session_socket(session_id) as two,
         bob.agent_socket() as everywhere,
     ):
         for socket in (one, two, everywhere):
@@ -171,11 +190,9 @@ async def test_two_sockets_of_one_agent_each_get_everything_but_what_they_sent_t
             assert (await until(socket, "message"))["content"] == "to all", "its own message did not come back"
 
 
-@BOTH
-async def test_a_resend_is_the_same_message_on_every_door_and_after_a_restart(hub_factory: HubFactory) -> None:
-    hub = hub_factory(1)
-    alice, bob = await agents(hub, "alice", "bob")
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+async def test_a_resend_is_the_same_message_on_every_door_and_after_a_restart(shared: Hub) -> None:
+    alice, bob = await agents(shared, "alice", "bob")
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     frame = {"content": "once", "client_message_id": "m1"}
     async with alice.session_socket(session_id) as socket:
         await send(socket, type="message", **frame)
@@ -184,7 +201,7 @@ async def test_a_resend_is_the_same_message_on_every_door_and_after_a_restart(hu
         assert (await until(socket, "ack"))["duplicate"] is True
         await send(socket, type="message", content="another", client_message_id="m1")
         assert (await until(socket, "error"))["code"] == "conflict"
-    await asyncio.to_thread(hub.webs[0].restart)
+    await asyncio.to_thread(shared.webs[0].restart)
     answers = await asyncio.gather(*(alice.call("POST", f"sessions/{session_id}/messages", frame) for _ in range(10)))
     assert {(a.status_code, a.json()["message_id"], a.json()["sequence"]) for a in answers} == {
         (200, first["message_id"], first["sequence"])
@@ -198,21 +215,19 @@ async def test_a_resend_is_the_same_message_on_every_door_and_after_a_restart(hu
     assert (refused.status_code, refused.json()["code"]) == (409, "session_closed")
 
 
-@BOTH
-async def test_a_revoked_key_ends_its_sockets_on_every_process_and_no_others(hub_factory: HubFactory) -> None:
-    hub = hub_factory(2)
-    [alice, bob] = await agents(hub, "alice", "bob")
-    operator = Wire(hub.url, await asyncio.to_thread(hub.create_agent, "op", "operator"))
-    second = Wire(hub.url, (await operator.call("POST", "agents/bob/keys", {})).json()["api_key"])
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+async def test_a_revoked_key_ends_its_sockets_on_every_process_and_no_others(shared: Hub) -> None:
+    [alice, bob] = await agents(shared, "alice", "bob")
+    operator = Wire(shared.url, await asyncio.to_thread(shared.create_agent, "op", "operator"))
+    second = Wire(shared.url, (await operator.call("POST", f"agents/{bob.agent_id}/keys", {})).json()["api_key"])
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     async with (
-        bob.at(hub.webs[1].url).session_socket(session_id) as doomed,
-        second.at(hub.webs[1].url).session_socket(session_id) as spared,
+        bob.at(shared.webs[1].url).session_socket(session_id) as doomed,
+        second.at(shared.webs[1].url).session_socket(session_id) as spared,
     ):
         await until(doomed, "replay_complete")
         await until(spared, "replay_complete")
         prefix = bob.key.split("_")[1]
-        assert (await operator.call("DELETE", f"agents/bob/keys/{prefix}")).status_code == 204
+        assert (await operator.call("DELETE", f"agents/{bob.agent_id}/keys/{prefix}")).status_code == 204
         async with asyncio.timeout(5):
             assert (await until(doomed, "error"))["code"] == "unauthenticated"
             await doomed.wait_closed()
@@ -222,11 +237,9 @@ async def test_a_revoked_key_ends_its_sockets_on_every_process_and_no_others(hub
     assert (await bob.call("GET", "sessions")).status_code == 401
 
 
-@BOTH
-async def test_a_foreign_session_and_an_unknown_one_answer_alike(hub_factory: HubFactory) -> None:
-    hub = hub_factory(1)
-    alice, _, mallory = await agents(hub, "alice", "bob", "mallory")
-    foreign = (await alice.open_session(["bob"], initial_message="secret"))["session_id"]
+async def test_a_foreign_session_and_an_unknown_one_answer_alike(shared: Hub) -> None:
+    alice, bob, mallory = await agents(shared, "alice", "bob", "mallory")
+    foreign = (await alice.open_session([bob.agent_id], initial_message="secret"))["session_id"]
     unknown = "sess-" + "a" * 26
 
     def stable(answer: Any) -> tuple[int, str, dict[str, str]]:
@@ -240,7 +253,7 @@ async def test_a_foreign_session_and_an_unknown_one_answer_alike(hub_factory: Hu
         ("GET", "sessions/{}/messages/msg-0000000000000/response", None),
         ("POST", "sessions/{}/read", {"up_to": 1}),
         ("POST", "sessions/{}/close", None),
-        ("POST", "sessions/{}/participants", {"agent_id": "mallory"}),
+        ("POST", "sessions/{}/participants", {"agent_id": mallory.agent_id}),
         ("DELETE", "sessions/{}/participants/mallory", None),
         ("POST", "sessions/{}/branches", None),
         ("POST", "sessions/{}/merge", None),
@@ -299,11 +312,9 @@ HOSTILE: list[tuple[str | bytes, str]] = [
 ]
 
 
-@BOTH
-async def test_each_hostile_frame_gets_its_error_and_the_socket_goes_on_working(hub_factory: HubFactory) -> None:
-    hub = hub_factory(1)
-    alice, bob = await agents(hub, "alice", "bob")
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+async def test_each_hostile_frame_gets_its_error_and_the_socket_goes_on_working(shared: Hub) -> None:
+    alice, bob = await agents(shared, "alice", "bob")
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     async with bob.session_socket(session_id) as socket:
         await until(socket, "replay_complete")
         for number, (hostile, code) in enumerate(HOSTILE):
@@ -324,10 +335,9 @@ async def test_each_hostile_frame_gets_its_error_and_the_socket_goes_on_working(
     assert stored == [f"fine {n}" for n in range(len(HOSTILE))] + ["\U0001f600"]
 
 
-async def test_ten_malformed_frames_in_a_row_close_the_socket(hub_factory: HubFactory) -> None:
-    hub = hub_factory(1)
-    alice, _ = await agents(hub, "alice", "bob")
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+async def test_ten_malformed_frames_in_a_row_close_the_socket(shared: Hub) -> None:
+    alice, bob = await agents(shared, "alice", "bob")
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     async with alice.session_socket(session_id) as socket:
         for _ in range(10):
             await socket.send("{")
@@ -341,25 +351,23 @@ async def test_ten_malformed_frames_in_a_row_close_the_socket(hub_factory: HubFa
 async def test_a_half_open_socket_is_given_up_and_its_agent_goes_offline(hub_factory: HubFactory) -> None:
     hub = hub_factory(1, env={"HUB_HEARTBEAT_SECONDS": "1", "HUB_PING_TIMEOUT_SECONDS": "1"})
     alice, bob = await agents(hub, "alice", "bob")
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     async with alice.session_socket(session_id) as watcher:
         await until(watcher, "replay_complete")
         async with bob.session_socket(session_id, ping_interval=None) as silent:
             await until(silent, "replay_complete")
-            await until(watcher, "presence", agent_id="bob", status="online")
+            await until(watcher, "presence", agent_id=bob.agent_id, status="online")
             # Nothing is read any more, so no ping is answered, and no FIN is sent: half open.
             silent.transport.pause_reading()
-            await until(watcher, "presence", timeout=20, agent_id="bob", status="offline")
+            await until(watcher, "presence", timeout=20, agent_id=bob.agent_id, status="offline")
             raw: sockets.socket = silent.transport.get_extra_info("socket")
             assert raw.fileno() != -1, "this side never closed"
             silent.transport.abort()
 
 
-@BOTH
-async def test_paging_in_both_directions_is_exact_while_messages_arrive(hub_factory: HubFactory) -> None:
-    hub = hub_factory(1, env=FREE)
-    alice, bob = await agents(hub, "alice", "bob")
-    session_id = (await alice.open_session(["bob"]))["session_id"]
+async def test_paging_in_both_directions_is_exact_while_messages_arrive(shared: Hub) -> None:
+    alice, bob = await agents(shared, "alice", "bob")
+    session_id = (await alice.open_session([bob.agent_id]))["session_id"]
     done = asyncio.Event()
 
     async def writer() -> None:

@@ -19,13 +19,14 @@ _TLS = ssl.create_default_context()  # unused on loopback, but httpx would load 
 class Wire:
     """One agent's way to one hub: REST by `call`, sockets by `socket`. `urls` are the web processes'."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, agent_id: str = "") -> None:
         self.url = url
         self.key = key
+        self.agent_id = agent_id
         self.headers = {"Authorization": f"Bearer {key}"}
 
     def at(self, url: str) -> Wire:
-        return Wire(url, self.key)
+        return Wire(url, self.key, self.agent_id)
 
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         async with httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=60, verify=_TLS) as client:
