@@ -53,6 +53,12 @@ def _file_lock() -> Iterator[None]:
         fcntl.flock(held[1], fcntl.LOCK_UN)
 
 
+def lend_connection() -> None:
+    """A thread that is about to wait for something else gives its connection back to the pool; a file stays open."""
+    if on_postgres() and not connection.in_atomic_block:
+        connection.close()
+
+
 def is_outage(error: BaseException) -> bool:
     """Whether the database could not do it now (as opposed to: our statement or data was wrong)."""
     return isinstance(error, OperationalError | InterfaceError) or (

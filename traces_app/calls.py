@@ -19,14 +19,14 @@ from django.db import connection
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.context import deliveries
 from sessions_app.context.deliveries import Reply
-from sessions_app.db import utc_now
+from sessions_app.db import lend_connection, utc_now
 from sessions_app.models import Agent, Delivery
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import new_trace_id
 from sessions_app.services.turns import open_trace
 from traces_app import replies
 from traces_app.asking import question_of
-from traces_app.executors.contract import Report
+from traces_app.executors.contract import Cancelled, Report
 from traces_app.leases import DELEGATE, HINT_SECONDS
 from traces_app.lifecycle import LockedSession
 from traces_app.models import Trace
@@ -78,10 +78,17 @@ class Caller:
     def call(self, wanted: Sequence[Wanted]) -> list[CallResult]:
         """Call them all side by side, and wait for all."""
         begun = [self._begin(each) for each in wanted]
-        while any(isinstance(each, _Call) and not each.over() for each in begun):
-            self._report.flush()
-            self._report.check()
-            time.sleep(LOOK_SECONDS)
+        try:
+            while any(isinstance(each, _Call) and not each.over() for each in begun):
+                lend_connection()  # those that are called want some, too
+                self._report.flush()
+                self._report.check()
+                time.sleep(LOOK_SECONDS)
+        except Cancelled:
+            for each in begun:
+                if isinstance(each, _Call):
+                    each.left()
+            raise
         return [each if isinstance(each, CallResult) else each.result() for each in begun]
 
     def post_answers(self) -> None:
@@ -205,6 +212,12 @@ class _Call:
         if self._trace.status == CREATED:
             self._start()
         return False
+
+    def left(self) -> None:
+        """Nobody waits for it any more; what was reserved for one that was cancelled as well is given back."""
+        self._trace.refresh_from_db()
+        if self._delivery is not None and self._trace.status in (CANCELLED, FAILED):
+            deliveries.failed(self._delivery, self._trace.status)
 
     def result(self) -> CallResult:
         result = result_of(self._trace, self._wanted.agent_id)

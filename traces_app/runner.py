@@ -19,7 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from sessions_app.db import is_outage
+from sessions_app.db import is_outage, lend_connection
 from sessions_app.protocol.errors import HubError
 from traces_app import leases, lifecycle, sql
 from traces_app.attempts import Attempt, attempts
@@ -81,6 +81,7 @@ class _Run:
         attempt = self._attempt
         attempt.on_stop = lambda: self._returned.put(None)
         beside = run_beside(self._run, attempt.claimed.trace_id)
+        lend_connection()
         try:
             outcome = self._returned.get(timeout=max(0.0, attempt.deadline - time.monotonic()))
         except queue.Empty:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
+from sessions_app.db import lend_connection
 from traces_app.executors.llm.choice import NO_KEY, Choice, NoModel
 from traces_app.executors.llm.loop import model_loop
 from traces_app.redaction import redact_text, storable_text
@@ -75,6 +76,7 @@ def ask_model(
     said: list[str] = []
     future = model_loop.submit(_request(choice, list(messages), list(tools), pieces.put))
     future.add_done_callback(lambda _: pieces.put(None))
+    lend_connection()
     try:
         while True:
             try:
