@@ -106,6 +106,23 @@ async def in_pieces(agent: A2ASessionClient, message: HubMessage) -> None:
             await asyncio.sleep(0.1)
 
 
+class Speaker:
+    """An agent that goes on talking until its listener has heard a piece: what nobody listens to is not kept."""
+
+    def __init__(self) -> None:
+        self.heard = asyncio.Event()
+        self.said = ""
+
+    async def __call__(self, agent: A2ASessionClient, message: HubMessage) -> None:
+        async with agent.reply_stream(message) as stream:
+            await stream.write("Beijing is ")
+            while not self.heard.is_set():
+                await stream.write("very ")
+                await asyncio.sleep(0.05)
+            await stream.write("sunny.")
+            self.said = stream.text
+
+
 def ask(text: str, *, task_id: str = "", wait: bool = True) -> SendMessageRequest:
     message = Message(message_id=f"m-{next(_numbers)}", role=Role.ROLE_USER, parts=[Part(text=text)], task_id=task_id)
     return SendMessageRequest(message=message, configuration=SendMessageConfiguration(return_immediately=not wait))
@@ -149,12 +166,17 @@ async def test_an_agent_behind_nat_answers_a_stock_client(hub: Hub, keys: dict[s
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_agent_behind_nat_streams_to_a_stock_client(hub: Hub, keys: dict[str, str], binding: str) -> None:
+    speaker = Speaker()
     async with (
-        terminal(beside(hub), keys["terminal"], in_pieces),
+        terminal(beside(hub), keys["terminal"], speaker),
         stock(hub.webs[0], keys["asker"], "terminal", binding) as client,
     ):
-        events = [event async for event in client.send_message(ask("the weather?"))]
-        assert folded(events) == ("Beijing is sunny.", TaskState.TASK_STATE_COMPLETED)
+        events: list[StreamResponse] = []
+        async for event in client.send_message(ask("the weather?")):
+            events.append(event)
+            if event.WhichOneof("payload") == "artifact_update":
+                speaker.heard.set()
+        assert folded(events) == (speaker.said, TaskState.TASK_STATE_COMPLETED)
         pieces = [event for event in events if event.WhichOneof("payload") == "artifact_update"]
         assert len(pieces) > 1
 
