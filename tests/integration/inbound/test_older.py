@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hub.a2a.handler import HubHandler
 from tests.integration.inbound.conftest import Peer, events_of, session_of, work, work_soon
 
 
@@ -33,11 +34,21 @@ async def test_0_3_sends_gets_and_cancels(alice: Peer, echo: Peer) -> None:
     assert (await alice.error("echo", "tasks/cancel", {"id": task["id"]}, version=None))["code"] == -32002
 
 
-async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer) -> None:
+async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+    updates = HubHandler._updates
+
+    def noted(self: HubHandler, *given: Any, **options: Any) -> Any:
+        begun.append(self)
+        return updates(self, *given, **options)
+
+    monkeypatch.setattr(HubHandler, "_updates", noted)
     streaming = asyncio.create_task(alice.rpc("bob", "message/stream", old_message("hello"), version=None))
     session_id = await session_of(bob)
     task_id = (await alice.result("bob", "ListTasks"))["tasks"][0]["id"]
     again = asyncio.create_task(alice.rpc("bob", "tasks/resubscribe", {"id": task_id}, version=None))
+    while len(begun) < 2:  # a task that has ended is subscribed to no more
+        await asyncio.sleep(0.01)
     await bob.answer(session_id, "hi")
     for answer in (await streaming, await again):
         results = [event["result"] for event in events_of(answer)]
