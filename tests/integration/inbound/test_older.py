@@ -36,10 +36,13 @@ async def test_0_3_sends_gets_and_cancels(alice: Peer, echo: Peer) -> None:
 
 async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
+    both = asyncio.Event()
     updates = HubHandler._updates
 
     def noted(self: HubHandler, *given: Any, **options: Any) -> Any:
         begun.append(self)
+        if len(begun) == 2:
+            both.set()
         return updates(self, *given, **options)
 
     monkeypatch.setattr(HubHandler, "_updates", noted)
@@ -47,8 +50,7 @@ async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer, monkeypatch:
     session_id = await session_of(bob)
     task_id = (await alice.result("bob", "ListTasks"))["tasks"][0]["id"]
     again = asyncio.create_task(alice.rpc("bob", "tasks/resubscribe", {"id": task_id}, version=None))
-    while len(begun) < 2:  # a task that has ended is subscribed to no more
-        await asyncio.sleep(0.01)
+    await both.wait()  # a task that has ended is subscribed to no more
     await bob.answer(session_id, "hi")
     for answer in (await streaming, await again):
         results = [event["result"] for event in events_of(answer)]
