@@ -33,10 +33,14 @@ Script = Callable[[dict[str, Any]], Answer]
 
 @dataclass
 class ModelServer:
-    """`with ModelServer(script) as server:` listens on a free loopback port; `requests` are the bodies that came."""
+    """`with ModelServer(script) as server:` listens on a free loopback port.
+
+    `requests` are what came, `bodies` the same as text, byte for byte.
+    """
 
     script: Script
     requests: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client went away in the middle of an answer."""
@@ -67,8 +71,10 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        received = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        body = json.loads(received)
         server = self.server_of
+        server.bodies.append(received)
         server.requests.append(body)
         server.keys.append(self.headers.get("Authorization", ""))
         answer = server.script(body)

@@ -68,6 +68,21 @@ def test_tools_are_called_and_each_call_and_result_is_an_event(
     ]  # fmt: skip
 
 
+def test_a_delivery_holds_byte_for_byte_what_the_models_endpoint_got_first(
+    serve: Serve, tools: list[dict[str, Any]]
+) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        return Answer([], [("add", {"a": 2, "b": 3})]) if last_role(body) == "user" else Answer(["五。"])
+
+    server = serve(script)
+    _, trace = started(server, tools=["add"], instructions="简短地回答。")
+    run(trace)
+    assert len(server.bodies) == 2
+    delivery = Delivery.objects.get()
+    assert delivery.sent == server.bodies[0]
+    assert "简短地回答" in delivery.sent
+
+
 def test_what_a_model_is_given_is_its_own_history_then_the_question(serve: Serve) -> None:
     server = serve(says("I said this."))
     talk, trace = started(server, instructions="Be brief.")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ log = logging.getLogger("hub.models")
 CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 0.05  # how often a run that waits for its model asks whether it is still wanted
 Say = Callable[[str], None]
+_wire: ContextVar[Callable[[str], Future[None]] | None] = ContextVar("wire", default=None)
+"""Who wants to know the body of the request that this task is about to send; it goes out when that is done."""
 
 
 class ModelFailed(Exception):
@@ -67,14 +71,24 @@ def ask_model(
     *,
     say: Say = lambda piece: None,
     look: Callable[[], None] = lambda: None,
+    sent: Callable[[str], None] | None = None,
 ) -> Step:
     """Ask once, from a thread of one's own; `say` gets each piece of text at once. Raises `ModelFailed`.
 
+    `sent` gets the body of the request, as it is on the wire, before it leaves (again when the library tries again).
     `look` is called every `LOOK_SECONDS`; what it raises ends the request, and so does whoever cancels the trace.
     """
-    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    pieces: queue.SimpleQueue[str | tuple[str, Future[None]] | None] = queue.SimpleQueue()
     said: list[str] = []
-    future = model_loop.submit(_request(choice, list(messages), list(tools), pieces.put))
+
+    def noted(body: str) -> Future[None]:
+        done: Future[None] = Future()
+        pieces.put((body, done))
+        return done
+
+    future = model_loop.submit(
+        _request(choice, list(messages), list(tools), pieces.put, noted if sent is not None else None)
+    )
     future.add_done_callback(lambda _: pieces.put(None))
     lend_connection()
     try:
@@ -86,6 +100,12 @@ def ask_model(
                 continue
             if piece is None:
                 break
+            if isinstance(piece, tuple):
+                body, done = piece
+                if sent is not None:
+                    sent(body)
+                done.set_result(None)
+                continue
             if piece := storable_text(piece, len(piece)):
                 said.append(piece)
                 say(piece)
@@ -160,13 +180,18 @@ def preload() -> None:
 
 
 async def _request(
-    choice: Choice, messages: list[ModelMessage], tools: list[ToolDefinition], say: Callable[[str], None]
+    choice: Choice,
+    messages: list[ModelMessage],
+    tools: list[ToolDefinition],
+    say: Callable[[str], None],
+    noted: Callable[[str], Future[None]] | None = None,
 ) -> ModelResponse:
     from pydantic_ai.direct import model_request_stream
     from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
 
+    _wire.set(noted)
     wanted = ModelSettings()
     if choice.temperature is not None:
         wanted["temperature"] = choice.temperature
@@ -185,6 +210,13 @@ async def _request(
     return stream.get()
 
 
+async def _note(request: Any) -> None:
+    """A hook of the HTTP client: it runs in the task that sends."""
+    noted = _wire.get()
+    if noted is not None and request.content:
+        await asyncio.wrap_future(noted(request.content.decode("utf-8", "replace")))
+
+
 def _model(choice: Choice) -> Model:
     """One client per endpoint, key and model for the life of the loop."""
     name = (choice.provider, choice.model, choice.base_url, choice.key)
@@ -198,13 +230,16 @@ def _made(choice: Choice) -> Model:
     seconds = float(settings.HUB_LLM_SECONDS)
     if choice.provider == "anthropic":
         try:
-            from anthropic import AsyncAnthropic, Timeout
+            from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
             from pydantic_ai.models.anthropic import AnthropicModel
             from pydantic_ai.providers.anthropic import AnthropicProvider
         except ImportError:
             raise NoModel("Models of Anthropic need the extra: pip install 'session-hub[anthropic]'.") from None
         timeout = Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
-        asked = AsyncAnthropic(api_key=choice.key, base_url=choice.base_url, timeout=timeout, max_retries=2)
+        client = DefaultAsyncHttpxClient(event_hooks={"request": [_note]})
+        asked = AsyncAnthropic(
+            api_key=choice.key, base_url=choice.base_url, timeout=timeout, max_retries=2, http_client=client
+        )
         return AnthropicModel(choice.model, provider=AnthropicProvider(anthropic_client=asked))
     import openai
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -221,5 +256,6 @@ def _made(choice: Choice) -> Model:
         project="",
         timeout=openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
         max_retries=2,
+        http_client=openai.DefaultAsyncHttpxClient(event_hooks={"request": [_note]}),
     )
     return OpenAIChatModel(choice.model, provider=OpenAIProvider(openai_client=client))

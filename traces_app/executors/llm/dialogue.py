@@ -6,7 +6,7 @@ So a run can be taken up where an earlier attempt of the same trace ended: after
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class Said:
 
 
 class Dialogue:
-    """`resumed` are the events of earlier attempts of this trace. With `mute`, text is kept and not told as it comes."""
+    """`resumed` are the events of earlier attempts of this trace. `sent` gets the body of this run's first request."""
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class Dialogue:
         instructions: str,
         history: Sequence[Entry],
         resumed: Sequence[Entry] = (),
+        sent: Callable[[str], None] | None = None,
     ) -> None:
         self._choice = choice
         self._report = report
@@ -72,6 +73,7 @@ class Dialogue:
         self._history = list(history)
         self._resumed = [entry for entry in resumed if entry.get("type") != "usage"]
         self._said: list[str] = []
+        self._sent = sent
         self._step = 0
         self.entries: list[dict[str, Any]] = [dict(entry) for entry in self._resumed]
         """What was said and done in this trace, in order."""
@@ -138,7 +140,10 @@ class Dialogue:
                 self._report.chunk(piece)
 
         try:
-            step = ask_model(self._choice, messages, self._toolbox.definitions(), say=say, look=self._look)
+            step = ask_model(
+                self._choice, messages, self._toolbox.definitions(), say=say, look=self._look, sent=self._sent
+            )
+            self._sent = None
         finally:
             self._report.flush()
         if not told and not step.calls and self.tells_at_the_end():

@@ -5,6 +5,7 @@ What it gets to know, and remembers, is a delivery (`sessions_app.context`): set
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class LlmExecutor:
             instructions=instructions_for(request),
             history=history_for(request, delivery),
             resumed=request.resumed,
+            sent=None if delivery is None else functools.partial(deliveries.record_sent, delivery),
         )
         if delivery is not None:
             report.event("context", injected(delivery))

@@ -6,6 +6,7 @@ merged message from the main agent. Its own history is user → tool call → to
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -103,6 +104,7 @@ def _by_model(
         ),
         history=_history(request, delivery),
         resumed=request.resumed,
+        sent=None if delivery is None else functools.partial(deliveries.record_sent, delivery),
     )
     dialogue.tools = tools
     ended = dialogue.run()
