@@ -104,7 +104,7 @@ def _by_model(
         ),
         history=_history(request, delivery),
         resumed=request.resumed,
-        sent=None if delivery is None else functools.partial(deliveries.record_sent, delivery),
+        sent=functools.partial(deliveries.record_sent, delivery),
     )
     dialogue.tools = tools
     ended = dialogue.run()
