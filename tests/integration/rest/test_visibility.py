@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -145,6 +146,42 @@ async def test_a_profile_works_from_the_moment_it_is_set_also_on_an_open_socket(
     await socket.disconnect()
 
 
+async def test_neither_live_text_nor_a_trace_that_is_run_lets_out_what_the_log_withholds(
+    a: Door, b: Door, c: Door, operator: Door
+) -> None:
+    assert (await operator.patch("agents/c", {"executor": "delegate"})).status_code == 200
+    session = await restricted(a, operator)
+    sockets = []
+    for reader, path in ((a, f"sessions/{session}/stream"), (b, f"sessions/{session}/stream"), (c, "stream?run=1")):
+        headers = [(b"authorization", f"Bearer {reader.key}".encode())]
+        socket = WebsocketCommunicator(whole_application, f"/api/a2a/{path}", headers=headers)
+        assert (await socket.connect(timeout=5))[0]
+        sockets.append(socket)
+    asker, watcher, worker = sockets
+    body = {"content": f"find {SECRET}", "to": ["c"], "requires_execution": True, "metadata": {"sensitivity": "secret"}}
+
+    async def work() -> None:
+        offer = await _frame_of(worker, "trace.run")
+        this = {"trace_id": offer["trace"]["trace_id"], "attempt": offer["attempt"]}
+        await worker.send_to(json.dumps({"type": "trace.accept", **this}))
+        event = {"type": "log", "data": {"text": SECRET}}
+        await worker.send_to(json.dumps({"type": "trace.event", **this, "event": event}))
+        chunk = {"type": "chunk", "session_id": session, "stream_id": "s", "text": SECRET}
+        await worker.send_to(json.dumps(chunk))
+        await _until(asker, lambda frame: frame["type"] == "trace" and SECRET in str(frame))
+        await worker.send_to(json.dumps({"type": "trace.complete", **this, "summary": SECRET}))
+
+    await _frame_of(worker, "welcome")
+    working = asyncio.create_task(work())
+    assert (await a.post(f"sessions/{session}/messages", body)).status_code == 201
+    await asyncio.wait_for(working, 20)
+    told = await _until(watcher, lambda frame: frame["type"] == "message" and frame["kind"] == "result")
+    assert SECRET not in str(told)
+    assert {"trace", "message"} <= {frame["type"] for frame in told}
+    for socket in sockets:
+        await socket.disconnect()
+
+
 async def test_the_shared_context_loses_what_is_withheld_on_every_door(
     a: Door, b: Door, c: Door, operator: Door
 ) -> None:
@@ -242,6 +279,18 @@ def _inject(session_id: str, message: str) -> None:
     delivered(prepare(Ask(session.pk, agent.pk, "and?", refs=[key], strategy="per_agent")))
     assert Injection.objects.filter(agent=agent, state=Injection.SEEN).count() == 1
     connection.close()
+
+
+async def _until(socket: WebsocketCommunicator, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    """All frames up to the wanted one."""
+    found: list[dict[str, Any]] = []
+    while not found or not wanted(found[-1]):
+        found.append(json.loads(await socket.receive_from(timeout=10)))
+    return found
+
+
+async def _frame_of(socket: WebsocketCommunicator, kind: str) -> dict[str, Any]:
+    return (await _until(socket, lambda frame: bool(frame["type"] == kind)))[-1]
 
 
 async def _messages_of(socket: WebsocketCommunicator, number: int) -> list[dict[str, Any]]:
