@@ -187,6 +187,12 @@ class Bench:
         )
         return str(answer.expect(201)["session_id"])
 
+    async def offline(self, agent: Agent) -> None:
+        """Until the directory no longer shows an agent whose sockets have closed: coming back sooner is no news to anybody."""
+        async with asyncio.timeout(SECONDS):
+            while (await self.call(self.a, "GET", f"agents/{agent.agent_id}")).expect(200)["online"]:
+                await asyncio.sleep(0.1)
+
     async def say(self, agent: Agent, session_id: str, content: str, **body: Any) -> dict[str, Any]:
         answer = await self.call(agent, "POST", f"sessions/{session_id}/messages", {"content": content, **body})
         return dict(answer.expect(200, 201))

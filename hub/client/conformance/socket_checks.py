@@ -268,6 +268,7 @@ async def who_is_removed_is_told_and_closed_with_4404(bench: Bench) -> None:
 
 @check("live")
 async def presence_chunks_and_context_are_pushed(bench: Bench) -> None:
+    await bench.offline(bench.b)
     session = await bench.session()
     async with bench.socket(bench.a, session, ack="manual") as one:
         await one.ready()
