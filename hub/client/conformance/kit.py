@@ -190,7 +190,7 @@ class Bench:
     async def offline(self, agent: Agent) -> None:
         """Until the directory no longer shows an agent whose sockets have closed: coming back sooner is no news to anybody."""
         async with asyncio.timeout(SECONDS):
-            while (await self.call(self.a, "GET", f"agents/{agent.agent_id}")).expect(200)["online"]:
+            while (await self.call(self.a, "GET", f"agents/{agent.agent_id}")).expect(200)["online"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     async def say(self, agent: Agent, session_id: str, content: str, **body: Any) -> dict[str, Any]:
