@@ -6,14 +6,8 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from sessions_app import keys
 from sessions_app.models import Agent
 from tests.integration.admin.rows import make_agents
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered() -> None:
-    keys.forget_everything()
 
 
 @pytest.fixture
