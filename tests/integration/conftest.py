@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app import identities, keys, members
+from sessions_app import hooks, identities, keys, members
+from sessions_app.context.relevance import indexes
+from traces_app import bell
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered_of_other_tests() -> None:
-    for module in (identities, members, keys):
-        module.forget_everything()
+    for memory in (identities, members, keys, indexes):
+        memory.forget_everything()
+    hooks._resolved.cache_clear()
+    bell.take_rings()

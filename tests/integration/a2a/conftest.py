@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from sessions_app import hooks, identities, keys, members
 from sessions_app.models import Agent
 from tests.integration.traces.conftest import Talk
 from tests.processes import LOOPBACK, Process, clean_environment, free_port
-from traces_app import bell
 from traces_app.models import Trace
 from traces_app.runner import run_trace
 
@@ -58,11 +56,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteProcess]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(settings: Any) -> None:
-    for module in (identities, keys, members):
-        module.forget_everything()
-    hooks._resolved.cache_clear()
-    bell.take_rings()
+def this_machine_is_allowed(settings: Any) -> None:
     settings.HUB_A2A_ALLOW = [LOOPBACK]
 
 

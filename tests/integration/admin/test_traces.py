@@ -8,7 +8,6 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from sessions_app import hooks, identities, members
 from sessions_app.changes import Changes
 from tests.integration.traces.conftest import Talk
 from traces_app import leases, lifecycle
@@ -22,9 +21,6 @@ LIST = "/admin/traces_app/trace/"
 
 @pytest.fixture
 def talk(db: None) -> Talk:
-    for module in (identities, members):
-        module.forget_everything()
-    hooks._resolved.cache_clear()
     return Talk("bob", busy_policy="parallel")
 
 

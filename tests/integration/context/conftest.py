@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sessions_app import identities, keys, members
 from sessions_app.append import Draft, append
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.context import deliveries, turns
 from sessions_app.context.deliveries import Ask, Reply
-from sessions_app.context.relevance import indexes
 from sessions_app.models import Agent, Delivery, Session
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.services.sessions import open_session
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered() -> Iterator[None]:
-    for module in (identities, keys, members, indexes):
-        module.forget_everything()
-    yield
-    for module in (identities, keys, members, indexes):
-        module.forget_everything()
 
 
 class Talk:

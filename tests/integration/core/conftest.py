@@ -1,24 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from sessions_app import identities, keys, members
 from sessions_app.changes import unit_of_work
 from sessions_app.models import Agent, Session
 from sessions_app.protocol.bodies import SessionBody
 from sessions_app.services.sessions import create_session
-
-
-@pytest.fixture(autouse=True)
-def fresh_memories() -> Iterator[None]:
-    """What a process remembers of rows must not outlive a test's database."""
-    for module in (identities, members, keys):
-        module.forget_everything()
-    yield
-    for module in (identities, members, keys):
-        module.forget_everything()
 
 
 @pytest.fixture

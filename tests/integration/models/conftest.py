@@ -11,11 +11,10 @@ import pytest
 from django.db import connection
 
 from hub.demo.model_server import Answer, ModelServer, Script
-from sessions_app import hooks, identities, keys, members
 from sessions_app.context import profiles
 from sessions_app.models import Agent
 from tests.integration.traces.conftest import Talk
-from traces_app import bell, chunks
+from traces_app import chunks
 from traces_app.models import Trace
 from traces_app.runner import run_trace
 from traces_app.tools import Arguments, ToolContext, tool
@@ -24,11 +23,8 @@ Serve = Callable[[Script], ModelServer]
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(transactional_db: None) -> None:
-    for module in (identities, keys, members):
-        module.forget_everything()
-    hooks._resolved.cache_clear()
-    bell.take_rings()
+def with_a_database(transactional_db: None) -> None:
+    pass
 
 
 @pytest.fixture

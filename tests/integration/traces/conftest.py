@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from sessions_app import hooks, identities, keys, members
 from sessions_app.append import Stored, append
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.drafts import draft_message
@@ -14,16 +13,12 @@ from sessions_app.models import Agent, Message, Session
 from sessions_app.protocol.bodies import MessageBody
 from sessions_app.protocol.errors import HubError
 from sessions_app.services.sessions import open_session
-from traces_app import bell
 from traces_app.models import Trace
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(db: None) -> None:
-    for module in (identities, keys, members):
-        module.forget_everything()
-    hooks._resolved.cache_clear()
-    bell.take_rings()
+def with_a_database(db: None) -> None:
+    pass
 
 
 class Talk:
