@@ -30,6 +30,7 @@ class Storm:
     seen: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     sending: bool = True
+    unanswered: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     connects: int = 0
     resent: int = 0
 
@@ -41,7 +42,10 @@ class Storm:
 
     @property
     def settled(self) -> bool:
-        return not self.sending and all(
+        """Nothing can come any more: a send that still waits for its ack may be stored as one more message."""
+        if self.sending or any(self.unanswered.values()):
+            return False
+        return all(
             self.seen[(session_id, f"r{number}")][-1:] == [self.last(session_id)]
             for session_id in self.sessions
             for number in range(RECEIVERS)
@@ -49,7 +53,7 @@ class Storm:
 
     async def sender(self, session_id: str, agent_id: str) -> None:
         """Sends without a break, cuts its own line now and then, and resends what was not acked, under the same id."""
-        pending: dict[str, str] = {}
+        pending = self.unanswered.setdefault((session_id, agent_id), {})
         acked = self.acked[session_id]
         number = 0
         while self.sending or pending:
