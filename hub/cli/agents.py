@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from hub.cli.app import AsJson, Run
-from hub.cli.command import Command, Feed
+from hub.cli.command import Command, Feed, program_of
 from hub.cli.screen import Screen, one_line
 from hub.client import A2ASessionClient, Message, TraceRun
 
@@ -83,9 +83,7 @@ def run(
     this = Run(context, as_json)
 
     async def work() -> None:
-        words = shlex.split(command)
-        if not words:
-            raise ValueError("--exec names no program")
+        words = program_of(shlex.split(command))  # before anybody is told that this agent is there
         client = await this.client(state=state, parallel=max(64, parallel))
         program = Command(words, feed=feed, timeout=timeout, parallel=parallel, workdir=workdir)
         counts: dict[str, int] = {}

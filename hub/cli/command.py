@@ -75,6 +75,19 @@ class Outcome:
         }
 
 
+def program_of(words: Sequence[str]) -> list[str]:
+    """The words with their program's whole path; raises ValueError when there is none that could be started.
+
+    Looked up here and now: a run's directory is its session's own, where `./reply.sh` would be another file or none.
+    """
+    if not words or not words[0]:
+        raise ValueError("--exec names no program")
+    found = shutil.which(words[0])
+    if found is None:
+        raise ValueError(f"--exec {words[0]}: there is no such program that can be executed")
+    return [os.path.abspath(found), *words[1:]]
+
+
 class Command:
     """Runs `words` once per message, not more than `parallel` at a time, each session in a directory of its own."""
 

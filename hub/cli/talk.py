@@ -16,7 +16,7 @@ import typer
 
 from hub.cli.app import AsJson, Run
 from hub.cli.basics import SessionId, show_message
-from hub.cli.screen import Screen
+from hub.cli.screen import Exit, Screen
 from hub.client import A2ASessionClient, Chunk, Message, Presence, SessionUpdate
 from hub.client.calls import Calls
 from hub.client.frames import read
@@ -49,7 +49,7 @@ def send(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send one message; with `--wait`, print the answer as it is written.
+    """Send one message; with `--wait`, print the answer as it is written; exit code 1 when it says that the work failed.
 
     Examples: `hub send sess-… 'focus on core' --wait` · `git diff | hub send reviewer-agent - --wait`
     """
@@ -74,7 +74,8 @@ def send(
             run.screen.line(answer["session_id"])
         _note_trace(run.screen, answer.get("trace_id"))
 
-    async def and_wait() -> None:
+    async def and_wait() -> bool:
+        well = True
         client = await run.client(retry_for=10.0)
         async with client:
             session_id = target if is_session(target) else await client.create_session(target)
@@ -95,11 +96,21 @@ def send(
                     run.screen.line(piece.content)
                 if isinstance(piece, Message):
                     _note_trace(run.screen, piece.trace_id)
+                    well = not tells_failure(piece)
+        return well
 
     if wait:
-        run.go(and_wait)
+        if not run.go(and_wait):
+            raise SystemExit(int(Exit.FAILED))
     else:
         run.go(lambda: run.asked(quick))
+
+
+def tells_failure(answer: Message) -> bool:
+    """Whether an answer says that what was asked was not done: a trace's result, or the reply of `hub agent run`."""
+    said = answer.metadata or {}
+    ran = said.get("exec")
+    return said.get("trace_status") in ("failed", "cancelled") or (isinstance(ran, dict) and ran.get("exit", 0) != 0)
 
 
 def _note_trace(screen: Screen, trace_id: str | None) -> None:

@@ -40,11 +40,18 @@ def environment(hub: FakeHub | None, agent: str, home: Path) -> dict[str, str]:
 
 
 async def hub_command(
-    hub: FakeHub | None, *arguments: str, home: Path, agent: str = "me-agent", stdin: str = "", **more: str
+    hub: FakeHub | None,
+    *arguments: str,
+    home: Path,
+    agent: str = "me-agent",
+    stdin: str = "",
+    cwd: Path | None = None,
+    **more: str,
 ) -> Done:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "hub.cli", *arguments),
         env=environment(hub, agent, home) | more,
+        cwd=cwd,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -54,10 +61,13 @@ async def hub_command(
 
 
 @contextlib.asynccontextmanager
-async def running(hub: FakeHub, *arguments: str, home: Path, agent: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(
+    hub: FakeHub, *arguments: str, home: Path, agent: str, cwd: Path | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "hub.cli", *arguments),
         env=environment(hub, agent, home),
+        cwd=cwd,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -124,8 +134,8 @@ async def test_errors_are_json_too(hub: FakeHub, tmp_path: Path) -> None:
 
 
 async def test_nobody_there_is_code_6_and_doctor_says_what_to_do(tmp_path: Path) -> None:
-    env = {"HUB_URL": "http://127.0.0.1:9", "HUB_API_KEY": "ak_x", "HUB_AGENT": "a"}
-    done = await hub_command(None, "doctor", "--json", home=tmp_path, **env)
+    nobody = "http://127.0.0.1:9"
+    done = await hub_command(None, "doctor", "--json", home=tmp_path, HUB_URL=nobody, HUB_API_KEY="ak_x", HUB_AGENT="a")
     assert done.code == 6
     last = done.lines()[-1]
     assert (last["step"], last["ok"]) == ("port", False)
@@ -189,10 +199,36 @@ async def test_a_program_that_fails_says_so(hub: FakeHub, tmp_path: Path) -> Non
     program = "bash -c 'echo partly; echo why >&2; exit 3'"
     async with running(hub, "agent", "run", "--exec", program, home=tmp_path, agent="bad-agent"):
         done = await hub_command(hub, "send", "bad-agent", "go", "--wait", "--json", home=tmp_path)
+        assert done.code == 1, "the answer came, but what was asked was not done"
         (answer,) = done.lines()
         assert "partly" in str(answer["content"])
         assert "[exit 3" in str(answer["content"])
         assert "why" in str(answer["content"])
+
+
+@pytest.mark.parametrize("program", ["no-such-command", "./no-such-file --flag", "./not-executable", "''"])
+async def test_a_program_that_is_not_there_is_told_at_the_start(hub: FakeHub, tmp_path: Path, program: str) -> None:
+    (tmp_path / "not-executable").write_text("#!/bin/sh")
+    done = await hub_command(hub, "agent", "run", "--exec", program, "--json", home=tmp_path, cwd=tmp_path)
+    assert done.code == 2, done.err
+    assert json.loads(done.err)["error"]["code"] == "value_error"
+    assert "connected" not in done.out
+    assert not hub.peers, "nobody was told that this agent is there"
+
+
+async def test_a_program_is_found_from_where_the_agent_was_started_and_its_loss_is_told(
+    hub: FakeHub, tmp_path: Path
+) -> None:
+    program = tmp_path / "reply"
+    program.write_text("#!/bin/sh\necho here\n")
+    program.chmod(0o755)
+    async with running(hub, "agent", "run", "--exec", "./reply", home=tmp_path, agent="own-agent", cwd=tmp_path):
+        done = await hub_command(hub, "send", "own-agent", "go", "--wait", home=tmp_path)
+        assert (done.code, done.out.strip()) == (0, "here"), done.err
+        program.unlink()
+        lost = await hub_command(hub, "send", "own-agent", "go", "--wait", home=tmp_path)
+        assert lost.code == 1
+        assert "cannot run" in lost.out
 
 
 async def test_a_message_cannot_become_an_option(hub: FakeHub, tmp_path: Path) -> None:
