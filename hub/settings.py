@@ -223,6 +223,8 @@ SWEEPS: list[str] = [
     "hub.a2a.outbound.refreshing.take_due",
     "hub.a2a.push.outbox.take_due",
 ]
+# Whether there is an executor of that name: asked when an agent is given one.
+EXECUTOR_HOOKS: list[str] = ["traces_app.executors.registry.check_name"]
 # What an executor makes of an agent's executor_config (sessions_app/services/setups.py).
 EXECUTOR_SETUPS: dict[str, str] = {"a2a": "hub.a2a.outbound.registration.RemoteSetup"}
 READY_CHECKS: dict[str, str] = {"workers": "traces_app.health.workers"}

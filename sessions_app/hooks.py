@@ -44,6 +44,11 @@ def status_hooks() -> tuple[Callable[..., Any], ...]:
     return _resolved("STATUS_HOOKS")
 
 
+def executor_hooks() -> tuple[Callable[..., Any], ...]:
+    """`hook(name)`: raises `Invalid` when no executor of this name could run an agent's work."""
+    return _resolved("EXECUTOR_HOOKS")
+
+
 @cache
 def ready_checks() -> dict[str, Callable[..., Any]]:
     """`{name: check() -> None}`: what `/readyz` asks besides; a check that raises is not ready."""

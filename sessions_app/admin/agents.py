@@ -28,7 +28,7 @@ from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, AgentBody, AgentPat
 from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.ids import is_agent_id
 from sessions_app.services.agents import JSON_BYTES, TEXT_CHARACTERS, check_accepts, register_agent, update_agent
-from sessions_app.services.setups import check_setup
+from sessions_app.services.setups import check_executor, check_setup
 
 SHOWN_KEYS = 20
 JSON_FIELDS = ("skills", "accepts", "visibility", "executor_config")
@@ -125,7 +125,13 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
         return given
 
     def clean_executor(self) -> str | None:
-        return self.cleaned_data["executor"] or None
+        executor: str | None = self.cleaned_data["executor"] or None
+        if executor is not None and executor != self.instance.executor:
+            try:
+                check_executor(executor)
+            except HubError as error:
+                raise ValidationError(error.message) from None
+        return executor
 
     def clean_context_strategy(self) -> str | None:
         return self.cleaned_data["context_strategy"] or None

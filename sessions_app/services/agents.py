@@ -17,7 +17,7 @@ from sessions_app.protocol.bodies import CONTEXT_STRATEGIES, AgentBody, AgentPat
 from sessions_app.protocol.errors import Conflict, Forbidden, Invalid
 from sessions_app.protocol.ids import is_agent_id
 from sessions_app.protocol.jsontext import dumps
-from sessions_app.services.setups import check_setup
+from sessions_app.services.setups import check_executor, check_setup
 
 TEXT_CHARACTERS = 10_000
 JSON_BYTES = 64 * 1024
@@ -67,7 +67,8 @@ def update_agent(*, agent: Agent, patch: AgentPatch, is_operator: bool) -> Agent
         agent.accepts = check_accepts(patch.accepts)
     had = agent.executor
     if patch.executor is None or isinstance(patch.executor, str):
-        agent.executor = _executor(patch.executor)
+        # Unchanged is not asked: of an agent whose plug-in is gone the rest can still be changed.
+        agent.executor = _executor(patch.executor) if patch.executor != had else had
     if isinstance(patch.executor_config, dict):
         agent.executor_config = _json(patch.executor_config, "executor_config")
     if patch.context_strategy is None or isinstance(patch.context_strategy, str):
@@ -110,6 +111,8 @@ def check_accepts(value: list[str] | str | None) -> list[str] | None:
 def _executor(value: str | None) -> str | None:
     if value is not None and (not value or len(value) > 200 or not value.isprintable()):
         raise Invalid("executor is the name of one.", field="executor")
+    if value is not None:
+        check_executor(value)
     return value
 
 

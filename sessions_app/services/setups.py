@@ -15,6 +15,7 @@ from django.utils.module_loading import import_string
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from sessions_app.hooks import executor_hooks
 from sessions_app.models import Agent
 from sessions_app.protocol.bodies import AgentBody, AgentPatch
 
@@ -34,6 +35,12 @@ def _setup(name: str) -> Setup:
 def setup_of(executor: str | None) -> Setup | None:
     name = settings.EXECUTOR_SETUPS.get(executor) if executor else None
     return _setup(name) if name else None
+
+
+def check_executor(name: str) -> None:
+    """Raises `Invalid` when there is no executor of that name."""
+    for hook in executor_hooks():
+        hook(name)
 
 
 def check_setup(executor: str | None, config: Mapping[str, Any]) -> None:

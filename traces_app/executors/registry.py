@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from sessions_app.protocol.errors import Invalid
 from traces_app.executors.python_function import PREFIX, PythonFunction, load_function
 
 GROUP = "session_hub.executors"
@@ -24,6 +25,22 @@ class UnknownExecutor(Exception):
 def executor_names() -> list[str]:
     """The names that can be given to an agent, besides `python:…`."""
     return sorted({*settings.HUB_EXECUTORS, *_installed(), *ELSEWHERE})
+
+
+def check_name(name: str) -> None:
+    """One of `EXECUTOR_HOOKS`: raises `Invalid` for a name that `find_executor` would not know.
+
+    Of `python:…` only the form is looked at: the function is the worker's to import, and need not exist in this process.
+    """
+    if name.startswith(PREFIX):
+        module, _, attribute = name.removeprefix(PREFIX).partition(":")
+        if not all(part.isidentifier() for dotted in (module, attribute) for part in dotted.split(".")):
+            raise Invalid("executor python: names a function, as python:package.module:function.", field="executor")
+    elif name not in executor_names():
+        raise Invalid(
+            f"No executor is called {name[:200]}; there are: {', '.join(executor_names())}, python:package.module:function.",
+            field="executor",
+        )
 
 
 def find_executor(name: str) -> Any:

@@ -61,7 +61,7 @@ def test_empty_fields_mean_what_the_contract_means(admin: Client, db: None) -> N
         ("kind", ""), ("kind", "a\x1bb"), ("name", "x" * 201), ("name", "a\u202eb"), ("description", "x" * 10_001),
         ("description", "\0"), ("skills", "{}"), ("skills", "[1]"), ("skills", "["), ("skills", "[NaN]"),
         ("skills", '["\\u0000"]'), ("skills", '["\\ud800"]'), ("skills", "[" * 100_000), ("accepts", "true"),
-        ("accepts", '"anyone"'), ("accepts", '[""]'), ("executor", "x" * 201), ("executor", "a\tb\tc"),
+        ("accepts", '"anyone"'), ("accepts", '[""]'), ("executor", "x" * 201), ("executor", "a\tb\tc"), ("executor", "planer"),
         ("executor_config", "[]"), ("executor_config", '{"a": ' + "9" * 30 + "}"),
         ("executor_config", '{"a": "' + "x" * 70_000 + '"}'), ("context_strategy", "telepathy"),
     ],

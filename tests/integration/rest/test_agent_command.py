@@ -29,6 +29,8 @@ def test_several_agents_are_made_with_one_key_and_one_line_each() -> None:
         principal = keys.verify_key(line["api_key"])
         assert (principal.agent_id, principal.is_operator) == (line["agent_id"], False)
     assert Agent.objects.get(agent_id="x").executor == "planner"
+    with pytest.raises(CommandError, match="z: No executor is called planer"):
+        agent("create", "z", "--executor", "planer")
 
 
 def test_one_that_can_not_be_made_leaves_none() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.rest.conftest import Door
+from traces_app.executors import registry
 
 # None of this is called all the time: one way in is enough.
 pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
@@ -72,6 +73,40 @@ async def test_operators_register_agents_and_nobody_else_does(a: Door, operator:
     changed = await operator.patch("agents/new", {"executor": None, "is_active": False})
     assert (changed.json()["executor"], changed.json()["is_active"]) == (None, False)
     assert "new" not in [agent["agent_id"] for agent in (await a.get("agents")).json()["agents"]]
+
+
+@pytest.mark.parametrize(
+    "executor", ["planer", "Planner", "a2a:x", "", "python:", "python:os", "python:os:", "python:a b:c"]
+)
+async def test_an_executor_that_there_is_not_is_refused_when_it_is_given(
+    a: Door, operator: Door, executor: str
+) -> None:
+    made = await operator.post("agents", {"agent_id": "new", "executor": executor})
+    changed = await operator.patch("agents/a", {"executor": executor})
+    for answer in (made, changed):
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid")
+        assert answer.json()["details"]["field"] == "executor"
+    assert (await operator.get("agents/new")).status_code == 404
+    assert (await operator.get("agents/a")).json()["executor"] is None
+
+
+async def test_an_executor_is_one_that_comes_with_the_hub_or_is_installed_or_a_function(
+    a: Door, operator: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_installed", lambda: {"plugged": lambda: None})
+    for executor in ("planner", "delegate", "plugged", "python:worker.only:made.here"):
+        answer = await operator.patch("agents/a", {"executor": executor})
+        assert (answer.status_code, answer.json()["executor"]) == (200, executor)
+
+
+async def test_what_is_left_of_an_agent_whose_executor_is_gone_can_be_changed(
+    a: Door, operator: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as installed:
+        installed.setattr(registry, "_installed", lambda: {"plugged": lambda: None})
+        await operator.patch("agents/a", {"executor": "plugged"})
+    answer = await operator.patch("agents/a", {"executor": "plugged", "name": "Alone"})
+    assert (answer.status_code, answer.json()["name"]) == (200, "Alone")
 
 
 @pytest.mark.parametrize(
