@@ -10,6 +10,7 @@ Promises, per feed: no message is lost, doubled or reordered between `start` and
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from sessions_app import states
 from sessions_app.changes import Committed, SessionState
@@ -19,6 +20,14 @@ MAX_WAITING = 256
 PAGE = 500
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeAnswer:
+    """A frame that changed the session is answered with its state; `context` where that may be news."""
+
+    id: str | int | None
+    context: dict[str, Any] | None
+
+
 @dataclass(slots=True, eq=False)
 class Feed:
     """`position`: everything up to it was handed over. `acked`: the cursor, which bounds how far ahead we send.
@@ -26,7 +35,8 @@ class Feed:
     `replay_to` is the last sequence at the time of connecting: what is not above it is a replay, and is marked as such.
     Own messages up to it are left out unless `own_too`; those in `sent_here` (message keys, noted before the commit, since a
     page may show the row before its outcome is back) came in through this very subscriber. `view` is what the reader may get;
-    None while it has to be read anew.
+    None while it has to be read anew. While a frame of this very subscriber is `changing` the session, what the change causes is
+    held back: the answer to that frame says it.
     """
 
     session_pk: int
@@ -52,6 +62,9 @@ class Feed:
     state_timer: bool = False
     view: View | None = field(default_factory=open_view)
     reviews: int = 0
+    changing: bool = False
+    answers: list[ChangeAnswer] = field(default_factory=list)
+    held_context: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         self.heard = max(self.heard, self.replay_to)
@@ -171,9 +184,19 @@ class Feed:
     def state_due(self) -> SessionState | None:
         """The state to tell, once the messages that caused it have been handed over, and only if it says something new."""
         state = self.state
-        if state is None or not self.announced or self.position < state.last_sequence:
+        if state is None or self.changing or not self.shows_state:
             return None
         return state if state.turn() != self.told_state else None
+
+    @property
+    def shows_state(self) -> bool:
+        """Whether the messages that caused the newest state have been handed over."""
+        return self.state is not None and self.announced and self.position >= self.state.last_sequence
+
+    @property
+    def answer_due(self) -> bool:
+        """Whether answers can be given: after what caused them, unless the window is shut, since the client may wait for one."""
+        return bool(self.answers) and (self.shows_state or self.room <= 0)
 
     @property
     def has_ended(self) -> bool:

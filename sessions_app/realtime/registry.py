@@ -154,6 +154,9 @@ class Registry:
             view = feed.view
             if view is None:
                 continue  # it reads the session anew, or hears of the next change
+            if feed.changing:
+                feed.held_context = context
+                continue
             if not view:
                 subscriber.say(whole)
                 continue

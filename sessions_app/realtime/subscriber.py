@@ -176,6 +176,8 @@ class Subscriber:
                 await self._hand_over(feed, feed.page_read(page, asked, target))
         if feed.replay_due:
             await self._complete_replay(feed)
+        if feed.answer_due and feed.view is view:  # else it is reviewed, and this comes again
+            await self._answer_changes(feed, view)
         state = feed.state_due()
         if state is not None:
             await self._tell_state(feed, state)
@@ -246,6 +248,21 @@ class Subscriber:
         feed.told_state, feed.told_at = state.turn(), now
         await self._send([session_frame(state)])
         if state.status in states.ENDED:
+            await self.session_ended(feed)
+
+    async def _answer_changes(self, feed: Feed, view: View) -> None:
+        """Answer the frames that changed the session. In its place this is also how the subscriber hears of the state."""
+        assert feed.state is not None
+        state, answers, in_place = feed.state, feed.answers, feed.shows_state
+        feed.answers = []
+        if in_place:
+            feed.told_state, feed.told_at = state.turn(), time.monotonic()
+        frames = []
+        for answer in answers:
+            more: dict[str, object] = {} if answer.context is None else {"context": view.context(answer.context)}
+            frames.append(session_frame(state, **more, **({} if answer.id is None else {"id": answer.id})))
+        await self._send(frames)
+        if in_place and state.status in states.ENDED:
             await self.session_ended(feed)
 
     def _tell_later(self, feed: Feed) -> None:

@@ -197,6 +197,7 @@ class AgentSocket(Socket):
         feed.own_too = True
         if old is not None:
             feed.sent_here |= old.sent_here
+            feed.answers += old.answers
         self.notify(feed)
 
     def stop_tasks(self) -> None:

@@ -34,7 +34,8 @@ from sessions_app.protocol.errors import (
     Unsupported,
 )
 from sessions_app.protocol.jsontext import decode
-from sessions_app.realtime.feed import Feed
+from sessions_app.realtime.feed import ChangeAnswer, Feed
+from sessions_app.realtime.places import context_of
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import DIED, MALFORMED, TOO_FAST, Subscriber, session_frame
 from sessions_app.services.sessions import close_session, load_states, patch_session
@@ -308,11 +309,23 @@ class Socket(Subscriber):
     async def _change(
         self, frame: frames.PatchContext | frames.Close, feed: Feed, change: Callable[..., None], argument: Any
     ) -> None:
-        """Run a service in a reader thread; its answer is the `session` frame (others get theirs by delivery)."""
-        await self.runtime.read(change, feed.session_pk, argument)
-        if frame.id is not None:
+        """Run a service in a reader thread. Its answer is the `session` frame, which others get by delivery and we only once."""
+        feed.changing = True  # before the commit: its delivery may be here before the service is back
+        answered = False
+        try:
+            await self.runtime.read(change, feed.session_pk, argument)
             state = (await self.runtime.read(load_states, [feed.session_pk]))[0]
-            self.say(session_frame(state, id=frame.id))
+            context = feed.held_context
+            if isinstance(frame, frames.PatchContext):
+                context = await self.runtime.read(context_of, feed.session_pk)
+            feed.see_state(state)
+            feed.answers.append(ChangeAnswer(frame.id, context))
+            answered = True
+        finally:
+            held, feed.held_context, feed.changing = feed.held_context, None, False
+            if held is not None and not answered and feed.view is not None and feed.state is not None:
+                self.say(session_frame(feed.state, context=feed.view.context(held)))  # somebody else's change
+            self.notify(feed)
 
     async def replay(self, frame: frames.Replay) -> None:
         raise Invalid("replay is for the agent socket; here connect with after=N.", field="type")

@@ -1,0 +1,115 @@
+"""What a client hears of a change that it made itself: each state once, as the answer to its frame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from channels.testing import WebsocketCommunicator  # type: ignore[import-untyped]
+from django.conf import settings
+
+from hub.asgi import application as whole_application
+from sessions_app.realtime.runtime import get_runtime
+from tests.integration.rest.conftest import Door
+
+pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
+BOTH = pytest.mark.parametrize("where", ["session", "agent"])
+
+
+@asynccontextmanager
+async def socket_of(reader: Door, path: str) -> AsyncIterator[WebsocketCommunicator]:
+    headers = [(b"authorization", f"Bearer {reader.key}".encode())]
+    socket = WebsocketCommunicator(whole_application, f"/api/a2a/{path}", headers=headers)
+    assert (await socket.connect(timeout=5))[0]
+    yield socket
+    await socket.disconnect()
+
+
+async def told(socket: WebsocketCommunicator, **frame: Any) -> list[dict[str, Any]]:
+    """The `session` frames that come of a client's frame, the answer included, up to the `pong` of a ping sent at the answer.
+
+    What is told besides is on its way before the answer, or within a moment; a delayed frame would come of the look, which
+    every process takes each second.
+    """
+    await socket.send_to(json.dumps(frame))
+    found: list[dict[str, Any]] = []
+    while not any(seen["type"] == "session" and seen.get("id") == frame["id"] for seen in found):
+        found.append(json.loads(await socket.receive_from(timeout=10)))
+    runtime = get_runtime()
+    await runtime._look()
+    while not await socket.receive_nothing(timeout=0.2):
+        output = await socket.receive_output()
+        if output["type"] == "websocket.close":
+            break
+        found.append(json.loads(output["text"]))
+    return [seen for seen in found if seen["type"] == "session"]
+
+
+def path_of(where: str, session: str) -> str:
+    return f"sessions/{session}/stream" if where == "session" else "stream"
+
+
+async def follows(socket: WebsocketCommunicator) -> None:
+    while json.loads(await socket.receive_from(timeout=10))["type"] != "replay_complete":
+        pass
+
+
+@BOTH
+@pytest.mark.parametrize("asked", [False, True])
+async def test_who_closes_a_session_hears_its_end_once_and_as_the_answer(
+    a: Door, b: Door, where: str, asked: bool
+) -> None:
+    session = await a.open("b")
+    async with socket_of(a, path_of(where, session)) as socket:
+        await follows(socket)
+        if asked:
+            await a.say(session, "are you there?", wait_for_response=True, timeout=0)
+        frames = await told(socket, type="close", session_id=session, reason="done", id="c1")
+    ends = [frame for frame in frames if frame["status"] == "completed"]
+    assert [(frame["reason"], frame["waiting_for"], frame.get("id")) for frame in ends] == [("done", [], "c1")]
+
+
+async def test_closing_again_is_answered_again(a: Door, b: Door) -> None:
+    session = await a.open("b")
+    async with socket_of(a, "stream") as socket:
+        await follows(socket)
+        for id_ in ("c1", 2):
+            frames = await told(socket, type="close", session_id=session, id=id_)
+            assert [(frame["status"], frame["id"]) for frame in frames] == [("completed", id_)]
+
+
+@BOTH
+async def test_who_changes_the_context_hears_it_once_and_as_the_answer(a: Door, b: Door, where: str) -> None:
+    session = await a.open("b", context={"kept": 1})
+    async with socket_of(a, path_of(where, session)) as socket, socket_of(b, path_of(where, session)) as other:
+        await follows(socket)
+        await follows(other)
+        frames = await told(socket, type="context", session_id=session, patch={"focus_module": "core"}, id="p1")
+        assert [(frame["context"], frame["id"]) for frame in frames] == [({"kept": 1, "focus_module": "core"}, "p1")]
+        while (heard := json.loads(await other.receive_from(timeout=10)))["type"] != "session":
+            pass
+        assert heard["context"] == {"kept": 1, "focus_module": "core"}
+        assert "id" not in heard
+        refused = {"type": "context", "session_id": session, "patch": {"bad": "x" * 300_000}, "id": "p2"}
+        await socket.send_to(json.dumps(refused))
+        while (answer := json.loads(await socket.receive_from(timeout=10)))["type"] != "error":
+            pass
+        assert answer["id"] == "p2"
+        await b.patch(f"sessions/{session}", {"context": {"kept": None}})
+        while (heard := json.loads(await socket.receive_from(timeout=10)))["type"] != "session":
+            pass
+        assert heard["context"] == {"focus_module": "core"}, "a refused change holds nothing back"
+
+
+async def test_a_shut_window_holds_back_no_answer(a: Door, b: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "HUB_WINDOW", 1)
+    session = await a.open("b")
+    async with socket_of(b, f"sessions/{session}/stream?ack=manual") as socket:
+        await follows(socket)
+        for n in range(3):
+            await a.say(session, f"unread {n}")
+        frames = await told(socket, type="context", session_id=session, patch={"x": 1}, id="p1")
+        assert [frame.get("context") for frame in frames if "id" in frame] == [{"x": 1}]
