@@ -13,6 +13,7 @@ def question_of(trace: Trace) -> Ask:
         session_pk=trace.session_id,
         agent_pk=trace.agent_id,
         query=trace.task,
+        made=trace.called,
         message_key=trace.message_key,
         asker_pk=trace.requested_by_id,
         refs=asking.get("refs", ()),

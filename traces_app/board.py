@@ -16,6 +16,7 @@ from django.conf import settings
 
 from sessions_app.db import utc_now
 from sessions_app.protocol.frames import encode
+from sessions_app.realtime.pieces import Piece
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import Subscriber
 from traces_app import chunks, sql
@@ -42,7 +43,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
-        self.frames: list[str] = []
+        self.frames: list[Piece] = []
 
 
 class Board:
@@ -163,7 +164,7 @@ class Board:
                 subscriber.say(frame)
                 continue
             if view.frames not in by_view:
-                by_view[view.frames] = _frame(trace, shown_event(event, view, trace.agent_id))
+                by_view[view.frames] = _frame(trace, shown_event(event, view, trace.agent_id, trace.made_of))
             subscriber.say(by_view[view.frames])
 
     # Following one trace
@@ -183,7 +184,7 @@ class Board:
         followers = [*self._streams.get(fields["stream_id"], ()), *self._streams.get(fields.get("also", ""), ())]
         for follower in followers:
             if len(follower.frames) < MAX_FOLLOWER_FRAMES:
-                follower.frames.append(fields["frame"])
+                follower.frames.append(Piece(fields))
                 follower.wake.set()
 
     def joined(self, subscriber: Subscriber) -> None:

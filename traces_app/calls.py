@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,8 +17,9 @@ from django.conf import settings
 from django.db import connection
 
 from sessions_app.changes import Changes, unit_of_work
-from sessions_app.context import deliveries
+from sessions_app.context import deliveries, viewing
 from sessions_app.context.deliveries import Reply
+from sessions_app.context.provenance import Provenance, read
 from sessions_app.db import lend_connection, utc_now
 from sessions_app.models import Agent, Delivery
 from sessions_app.protocol.errors import NotFound
@@ -65,7 +66,10 @@ class CallResult:
 
 
 class Caller:
-    """The calls of one attempt of a trace; raises `Cancelled` (from the report) and `Lost`."""
+    """The calls of one attempt of a trace; raises `Cancelled` (from the report) and `Lost`.
+
+    What the trace tells from its first call on may hold what those it calls have said: its row says whose words they are.
+    """
 
     def __init__(self, trace: Trace, attempt: int, report: Report, run: Run) -> None:
         self._trace = trace
@@ -100,7 +104,22 @@ class Caller:
                 for draft in replies.messages_by_now(self._trace):
                     place.post(draft)
 
+    def remember(self) -> None:
+        """The agent has its own earlier rounds before its eyes: what it was told in them may come up again."""
+        self._add(replies.remembered(self._trace))
+
+    def _add(self, more: Provenance) -> None:
+        with unit_of_work() as changes:
+            LockedSession(self._trace.session_id, changes)
+            self._hold()
+            replies.add_provenance(self._trace, more)
+        self._report.made_of(self._trace.provenance)
+
     def _begin(self, wanted: Wanted) -> _Call | CallResult:
+        try:
+            wanted = self._as_it_may_be_asked(wanted)
+        except NotFound as error:
+            return CallResult(wanted.agent_id, "", error={"code": error.code, "message": error.message})
         known = self._known(wanted)
         trace = known or Trace(
             public_id=new_trace_id(),
@@ -122,13 +141,26 @@ class Caller:
         if wanted.executor not in settings.HUB_TALKING_EXECUTORS:
             try:
                 delivery = deliveries.prepare(question_of(trace))
-            except NotFound:
-                error = {"code": "not_found", "message": "It takes no part any more."}
-                return CallResult(wanted.agent_id, "", error=error)
+            except NotFound as error:
+                return CallResult(wanted.agent_id, "", error={"code": error.code, "message": error.message})
         if known is None:
             self._make(trace, wanted)
         self._taken.add(trace.pk)
         return _Call(trace, wanted, delivery, self._run if wanted.executor != DELEGATE else None, self._slots)
+
+    def _as_it_may_be_asked(self, wanted: Wanted) -> Wanted:
+        view = viewing.find_views(self._trace.session_id, [wanted.agent_pk]).get(wanted.agent_pk)
+        if view is None:
+            raise NotFound("It takes no part any more.")
+        made_of = read(Trace.objects.values_list("provenance", flat=True).get(pk=self._trace.pk)) if view else None
+        query = viewing.question_for(view, wanted.query, self._trace.message_key, made_of or Provenance())
+        if not query.strip():
+            raise NotFound("Nothing of this question may be passed on to it.")
+        if query != wanted.query:
+            self._report.log(
+                f"{wanted.agent_id} may not be asked in these words; it is asked what it may be", level="warning"
+            )
+        return replace(wanted, query=query)
 
     def _known(self, wanted: Wanted) -> Trace | None:
         """The trace that an earlier attempt began for this very call."""
@@ -142,7 +174,9 @@ class Caller:
         with unit_of_work() as changes:
             LockedSession(trace.session_id, changes)
             self._hold()
+            replies.add_provenance(self._trace, Provenance((wanted.agent_id,)))
             open_beside(trace, wanted.agent_id, changes)
+        self._report.made_of(self._trace.provenance)
 
     def results(self) -> list[CallResult]:
         """What came of all calls of this trace so far, earlier attempts included, in the order in which they ended."""

@@ -39,6 +39,8 @@ class Stream:
         self._trace_id = trace_id
         self._above = {"also": parent_trace_id} if parent_trace_id else {}
         self._index = 0
+        self.provenance: dict[str, Any] = {}
+        """Whose words the text is made of, from now on; empty where it is the agent's own."""
 
     @property
     def used(self) -> bool:
@@ -50,7 +52,8 @@ class Stream:
             piece = text[start : start + TEXT_CHARACTERS]
             frame = encode("chunk", **self._names, index=self._index, text=piece, trace_id=self._trace_id)
             self._index += 1
-            send_frame({"session_pk": self._session_pk, "stream_id": self._trace_id, "frame": frame, **self._above})
+            fields = {"session_pk": self._session_pk, "stream_id": self._trace_id, "frame": frame, **self._above}
+            send_frame({**fields, "provenance": self.provenance} if self.provenance else fields)
 
 
 def send_frame(fields: dict[str, Any]) -> None:

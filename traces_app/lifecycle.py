@@ -117,6 +117,8 @@ def conclude(
         return False
     sql.end_parts(trace.pk, GOALS_AT_END[trace.status], GOAL_OPEN, now)
     metadata = {**result.metadata, "trace_status": trace.status, **({"error": error} if error else {})}
+    if trace.provenance:
+        metadata["provenance"] = trace.provenance
     draft = Draft(
         session_pk=trace.session_id,
         sender_pk=trace.agent_id,
@@ -185,6 +187,8 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
             notes.append(Note("artifact", result.artifact))
         if place.lives:
             what = {"summary": storable_text(result.summary, SUMMARY_KEPT), "agent_id": sql.agent_name(trace.agent_id)}
+            if trace.provenance:
+                what["provenance"] = trace.provenance
             fitted = add_to_context(
                 session_pk=claimed.session_pk,
                 patch=result.context_patch,

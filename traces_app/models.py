@@ -36,6 +36,11 @@ class Trace(models.Model):
     asking = JSONText(
         default=dict, blank=True, help_text="what whoever asked wants to be known: refs, model_refs, search"
     )
+    provenance = JSONText(
+        default=dict,
+        blank=True,
+        help_text="whose words its log and its result hold, as sessions_app.context.provenance",
+    )
     reply = JSONText(null=True, blank=True, default=None, help_text="how a called trace's answer is posted")
 
     status = models.CharField(max_length=16, choices=STATUSES, default=states.CREATED)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sessions_app.append import Draft
+from sessions_app.context.provenance import Provenance, joined, of_message, plain, read
 from sessions_app.models import Message
 from sessions_app.protocol.jsontext import dumps, loads
 from traces_app.models import Trace
@@ -20,6 +21,21 @@ def keep(trace: Trace, draft: Draft, metadata: dict[str, Any], result: Result) -
     """A called trace has something to say. Its message has a key from now on, so that what refers to it can name it."""
     trace.reply = {"key": draft.key, "content": draft.content, "parts": result.parts_value, "metadata": metadata}
     Trace.objects.filter(pk=trace.pk).update(reply=trace.reply)
+    if trace.parent is not None:
+        add_provenance(trace.parent, of_message(trace.agent.agent_id, metadata, result.parts_value or ()))
+
+
+def add_provenance(trace: Trace, more: Provenance) -> None:
+    """From now on this trace may hold such words. Call it under the session's lock, before they can reach it."""
+    known = read(Trace.objects.values_list("provenance", flat=True).get(pk=trace.pk))
+    trace.provenance = plain(joined([known, more]))
+    Trace.objects.filter(pk=trace.pk).update(provenance=trace.provenance)
+
+
+def remembered(trace: Trace) -> Provenance:
+    """Whose words the agent of this trace was told in its session before."""
+    rows = Trace.objects.filter(session_id=trace.session_id, agent_id=trace.agent_id, pk__lt=trace.pk)
+    return joined(read(value) for value in rows.exclude(provenance={}).values_list("provenance", flat=True))
 
 
 def answered(trace: Trace) -> list[Trace]:

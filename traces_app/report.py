@@ -35,11 +35,16 @@ class TraceReport:
         # Who follows a main agent's trace sees the text of those it calls.
         above = trace.parent.public_id if trace.called and trace.parent is not None else None
         self._stream = chunks.Stream(trace.session_id, session_id, agent_id, trace.public_id, above)
+        self._stream.provenance = trace.provenance
         self._touched = time.monotonic()
         self._text: list[str] = []
         self._text_at = 0.0
         self.pending: list[Note] = []
         """Written with whatever comes next: a note of its own would cost a commit."""
+
+    def made_of(self, provenance: Mapping[str, Any]) -> None:
+        self.flush()
+        self._stream.provenance = dict(provenance)
 
     @property
     def streamed(self) -> bool:

@@ -8,6 +8,7 @@ from django.conf import settings
 
 from sessions_app.context import turns
 from sessions_app.context.profiles import View
+from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.viewing import seen_in
 from sessions_app.models import Delivery
 from sessions_app.protocol.jsontext import loads
@@ -116,7 +117,7 @@ def continued(source: dict[str, Any] | None, view: View, depth: int = 0) -> list
     if not source or depth >= MAX_CHAIN:
         return []
     trace = Trace.objects.select_related("agent").filter(public_id=source["trace_id"]).first()
-    if trace is None or not view.trusts_result(trace.agent.agent_id):
+    if trace is None or not view.trusts_result(trace.agent.agent_id, read_provenance(trace.provenance)):
         return []
     rows = TraceEvent.objects.filter(
         trace_id=trace.pk, sequence__lte=source["after_sequence"], type__in=("message", "tool_call", "tool_result")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sessions_app.context.profiles import View, open_view
+from sessions_app.context.provenance import Provenance
+from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.viewing import find_view
 from sessions_app.db import wire_time
 from sessions_app.keys import Principal
@@ -77,7 +79,17 @@ def _shown(shapes: list[dict[str, Any]], traces: list[Trace], view: View) -> lis
             # Who is asked gets the request as it would be injected; others only as they find it in the log.
             runs_it = shape["agent_id"] == view.agent_id
             request = view.injectable(request) if runs_it else view.show(request)
-        shown.append(shown_trace(shape, view, request, called=trace.called))
+        asked_with = read_provenance(trace.parent.provenance) if trace.called and trace.parent is not None else None
+        shown.append(
+            shown_trace(
+                shape,
+                view,
+                request,
+                called=trace.called,
+                made_of=read_provenance(trace.provenance),
+                asked_with=asked_with,
+            )
+        )
     return shown
 
 
@@ -127,14 +139,17 @@ class Followed(NamedTuple):
     agent_id: str
     status: str
     last_sequence: int
+    made_of: Provenance | None
 
 
 def followed(pks: Sequence[int]) -> dict[int, Followed]:
     return {row[0]: Followed(*row) for row in sql.followed(pks)} if pks else {}
 
 
-def event_view(event: TraceEvent, trace_id: str, view: View, agent_id: str) -> dict[str, Any]:
-    """An event of a trace that `agent_id` runs, as this reader gets it."""
+def event_view(
+    event: TraceEvent, trace_id: str, view: View, agent_id: str, made_of: Provenance | None
+) -> dict[str, Any]:
+    """An event of a trace that `agent_id` runs, as this reader gets it; `made_of`: whose words the trace holds."""
     shape = {
         "trace_id": trace_id,
         "sequence": event.sequence,
@@ -145,7 +160,7 @@ def event_view(event: TraceEvent, trace_id: str, view: View, agent_id: str) -> d
         "timestamp": wire_time(event.timestamp),
         "data": event.data,
     }
-    return shown_event(shape, view, agent_id) if view else shape
+    return shown_event(shape, view, agent_id, made_of) if view else shape
 
 
 def events_after(trace_pk: int, after: int, limit: int) -> list[TraceEvent]:

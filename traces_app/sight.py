@@ -10,43 +10,64 @@ from typing import Any
 
 from sessions_app.changes import Committed
 from sessions_app.context.profiles import View
+from sessions_app.context.provenance import Provenance
 from sessions_app.protocol.jsontext import loads
 
 
-def shown_trace(shape: Mapping[str, Any], view: View, request: Committed | None, *, called: bool) -> dict[str, Any]:
-    """A trace's shape as this reader gets it; `request` is the message that asked for it, as shown to the same reader."""
+def shown_trace(
+    shape: Mapping[str, Any],
+    view: View,
+    request: Committed | None,
+    *,
+    called: bool,
+    made_of: Provenance | None = None,
+    asked_with: Provenance | None = None,
+) -> dict[str, Any]:
+    """A trace's shape as this reader gets it; `request` is the message that asked for it, as shown to the same reader.
+
+    `made_of`: whose words the trace holds; `asked_with`: whose words the one held that called it.
+    """
     runs_it = shape["agent_id"] == view.agent_id
     shown = {
         **shape,
-        "task": shown_task(shape, view, request, called=called),
+        "task": shown_task(shape, view, request, called=called, asked_with=asked_with),
         "context": view.context(shape["context"]),
     }
     if runs_it:
         return shown
     asked = shape["requested_by"] == view.agent_id
-    if not view.trusts_result(shape["agent_id"], asked=asked):
+    if not view.trusts_result(shape["agent_id"], made_of, asked=asked):
         shown["goals"] = [{**goal, "title": ""} for goal in shape["goals"]]
         shown["error"] = {**shape["error"], "message": ""} if shape["error"] else None
         shown["pending_input"] = None
     else:
         for name in ("goals", "error", "pending_input"):
             shown[name] = view.redact(shape[name])
-    shown["result"] = shown_result(shape["result"], shape["agent_id"], view)
+    shown["result"] = shown_result(shape["result"], shape["agent_id"], view, made_of)
     return shown
 
 
-def shown_task(shape: Mapping[str, Any], view: View, request: Committed | None, *, called: bool) -> str:
+def shown_task(
+    shape: Mapping[str, Any],
+    view: View,
+    request: Committed | None,
+    *,
+    called: bool,
+    asked_with: Provenance | None = None,
+) -> str:
     """What is asked: the message's text, or for a called trace the question that a main agent made of it."""
     if called:
         if view.agent_id in (shape["agent_id"], shape["requested_by"]):
             return str(shape["task"])
-        return str(view.redact(shape["task"])) if view.trusts_result(shape["requested_by"]) else ""
+        return str(view.redact(shape["task"])) if view.trusts_result(shape["requested_by"], asked_with) else ""
     return "" if request is None else str(loads(request.body)["content"])
 
 
-def shown_result(result: Mapping[str, Any] | None, agent_id: str, view: View) -> dict[str, Any] | None:
+def shown_result(
+    result: Mapping[str, Any] | None, agent_id: str, view: View, made_of: Provenance | None = None
+) -> dict[str, Any] | None:
     """A trace's result; its parts bear labels and types as those of its message do."""
-    if result is None or not view.admits(agent_id, "result"):
+    if result is None or not view.admits(agent_id, "result", made_of):
         return None
     given: Sequence[Mapping[str, Any]] = result.get("parts") or [{"text": result.get("summary") or ""}]
     parts = view.show_parts(given)
@@ -60,11 +81,13 @@ def shown_result(result: Mapping[str, Any] | None, agent_id: str, view: View) ->
     }
 
 
-def shown_event(event: Mapping[str, Any], view: View, agent_id: str, *, asked: bool = False) -> dict[str, Any]:
+def shown_event(
+    event: Mapping[str, Any], view: View, agent_id: str, made_of: Provenance | None, *, asked: bool = False
+) -> dict[str, Any]:
     """An event of a trace that `agent_id` runs. What can't be judged keeps its place, and of a move its status."""
     if not view or agent_id == view.agent_id:
         return dict(event)
-    if view.trusts_result(agent_id, asked=asked):
+    if view.trusts_result(agent_id, made_of, asked=asked):
         return {**event, "data": view.redact(event["data"])}
     kept = {"status": event["data"]["status"]} if event["type"] == "status" and "status" in event["data"] else {}
     return {**event, "data": kept, "withheld": True}

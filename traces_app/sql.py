@@ -16,6 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Model
 
 from sessions_app.context.profiles import View
+from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.db import from_column, time_as_text
 from sessions_app.sql import marks, messages_by_key
@@ -23,10 +24,11 @@ from traces_app.models import ToolCall, Trace, TraceEvent
 from traces_app.states import CREATED, OPEN
 
 _WANTED = frozenset(
-    """id public_id session_id message_key message_sequence agent_id executor task parent_id called status attempt losses
-       last_sequence""".split()  # noqa: SIM905
+    """id public_id session_id message_key message_sequence agent_id executor task parent_id called provenance status attempt
+       losses last_sequence""".split()  # noqa: SIM905
 )
 COLUMNS = tuple(field.attname for field in Trace._meta.concrete_fields if field.attname in _WANTED)
+_PROVENANCE = COLUMNS.index("provenance")
 _SELECTED = ", ".join(f"t.{name}" for name in COLUMNS)
 # Literally as in the partial index on open traces: SQLite uses that only where it recognises the condition.
 _OPEN = ", ".join(f"'{status}'" for status in ("created", "running", "waiting"))
@@ -45,7 +47,9 @@ def load(trace_pk: int) -> Trace:
 
 
 def _made(row: Sequence[Any]) -> Trace:
-    return Trace.from_db(DEFAULT_DB_ALIAS, COLUMNS, row)
+    return Trace.from_db(
+        DEFAULT_DB_ALIAS, COLUMNS, [*row[:_PROVENANCE], _value(row[_PROVENANCE]), *row[_PROVENANCE + 1 :]]
+    )
 
 
 def _first(query: str, parameters: Sequence[Any]) -> Sequence[Any] | None:
@@ -262,12 +266,12 @@ def followed(trace_pks: Sequence[int]) -> list[tuple[Any, ...]]:
     """The columns of `selectors.Followed`."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"""SELECT t.id, t.session_id, s.public_id, t.public_id, a.agent_id, t.status, t.last_sequence
+            f"""SELECT t.id, t.session_id, s.public_id, t.public_id, a.agent_id, t.status, t.last_sequence, t.provenance
                   FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
                   JOIN sessions_app_agent a ON a.id = t.agent_id WHERE t.id IN ({marks(trace_pks)})""",
             list(trace_pks),
         )
-        return list(cursor.fetchall())
+        return [(*row[:-1], read_provenance(_value(row[-1]))) for row in cursor.fetchall()]
 
 
 def events_of(after: Mapping[int, int], limit: int) -> list[tuple[int, dict[str, Any]]]:

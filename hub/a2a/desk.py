@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from sessions_app.realtime.pieces import Piece
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import Subscriber
 
@@ -16,7 +17,7 @@ class Listener:
 
     def __init__(self, wake: asyncio.Event) -> None:
         self.wake = wake
-        self.frames: list[str] = []
+        self.frames: list[Piece] = []
 
 
 class Desk:
@@ -42,7 +43,7 @@ class Desk:
     def frame(self, fields: dict[str, Any]) -> None:
         for listener in self._listeners.get(fields["session_pk"], ()):
             if len(listener.frames) < MAX_FRAMES:
-                listener.frames.append(fields["frame"])
+                listener.frames.append(Piece(fields))
                 listener.wake.set()
 
     def start(self) -> None:

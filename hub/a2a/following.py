@@ -17,8 +17,9 @@ from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskStatusUpdateE
 from hub.a2a.desk import desk_of
 from hub.a2a.models import Question
 from hub.a2a.states import OPEN
-from hub.a2a.tasks import INTERRUPTED, RESULT, TERMINAL, TaskRef, find_task
+from hub.a2a.tasks import INTERRUPTED, RESULT, TERMINAL, TaskRef, eyes, find_task
 from hub.a2a.updates import Update, artifact_update, page_after
+from sessions_app.context.profiles import View
 from sessions_app.keys import Principal, bad_keys
 from sessions_app.protocol.errors import Unauthenticated, Unavailable
 from sessions_app.realtime.runtime import Runtime
@@ -51,11 +52,11 @@ class Watch:
         else:
             desk_of(self.runtime).forget(self.ref.session_pk, self._seat)
 
-    def frames(self) -> list[dict[str, Any]]:
-        """Chunk frames since the last call; from now on, what comes rings."""
+    def frames(self, view: View) -> list[dict[str, Any]]:
+        """Chunk frames since the last call, as far as the task's owner may get them; from now on, what comes rings."""
         self._seat.wake.clear()
-        frames, self._seat.frames = self._seat.frames, []
-        return [_frame.decode(frame) for frame in frames]
+        pieces, self._seat.frames = self._seat.frames, []
+        return [_frame.decode(piece.frame) for piece in pieces if piece.is_for(view, asked=True)]
 
     async def wait(self) -> None:
         try:
@@ -113,8 +114,9 @@ async def follow(
     loop = runtime.loop
     checked = loop.time()
     live = LiveText(ref)
+    view = await runtime.read(eyes, ref)
     while True:
-        for frame in watch.frames():
+        for frame in watch.frames(view):
             if await _is_of(runtime, ref, live, frame) and (piece := live.take(frame)) is not None:
                 yield None, piece
         page = await runtime.read(page_after, ref, after)
@@ -135,13 +137,15 @@ async def follow(
         await watch.wait()
         if loop.time() - checked >= CHECK_SECONDS:
             checked = loop.time()
-            await runtime.read(_check, principal, ref)
+            view = await runtime.read(_check, principal, ref)
 
 
-def _check(principal: Principal, ref: TaskRef) -> None:
+def _check(principal: Principal, ref: TaskRef) -> View:
+    """What the owner may still see."""
     if bad_keys({principal.key_pk}):
         raise Unauthenticated()
     find_task(ref.task_id, ref.owner_pk, ref.agent_pk)
+    return eyes(ref)
 
 
 async def _is_of(runtime: Runtime, ref: TaskRef, live: LiveText, frame: dict[str, Any]) -> bool:

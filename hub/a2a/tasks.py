@@ -18,6 +18,8 @@ from hub.a2a.models import Name, Question, Received
 from hub.a2a.parts import part_out, parts_out, text_message
 from sessions_app import models as core
 from sessions_app.context.profiles import View, open_view
+from sessions_app.context.provenance import Provenance
+from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.viewing import find_views, show_all
 from sessions_app.models import Participant
 from sessions_app.protocol.errors import NotFound
@@ -236,10 +238,10 @@ def seen_events(ref: TaskRef, events: list[TraceEvent]) -> list[TraceEvent]:
     view = eyes(ref) if events else None
     if not view:
         return events
-    agent_id = core.Agent.objects.values_list("agent_id", flat=True).get(pk=ref.agent_pk)
+    agent_id, made_of = _who_and_of_whom(ref)
     seen = []
     for event in events:
-        shown = shown_event({"type": event.type, "data": event.data}, view, agent_id, asked=True)
+        shown = shown_event({"type": event.type, "data": event.data}, view, agent_id, made_of, asked=True)
         if event.type == "status":
             shown["data"] = {"action": event.data.get("action"), **shown["data"]}  # a word of ours
         elif shown.get("withheld"):
@@ -254,8 +256,14 @@ def seen_result(ref: TaskRef, result: Mapping[str, Any] | None) -> Mapping[str, 
     view = eyes(ref) if result else None
     if not view:
         return result
-    agent_id = core.Agent.objects.values_list("agent_id", flat=True).get(pk=ref.agent_pk)
-    return shown_result(result, agent_id, view)
+    agent_id, made_of = _who_and_of_whom(ref)
+    return shown_result(result, agent_id, view, made_of)
+
+
+def _who_and_of_whom(ref: TaskRef) -> tuple[str, Provenance | None]:
+    """The agent that runs the task's trace, and whose words the trace holds."""
+    row = Trace.objects.values_list("agent__agent_id", "provenance").get(pk=ref.pk)
+    return row[0], read_provenance(row[1])
 
 
 def result_artifact(result: Mapping[str, Any] | None) -> Artifact | None:

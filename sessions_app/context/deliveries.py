@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -49,14 +49,16 @@ class Ask:
     agent who asks: what he may not read himself is not passed on at his word.
 
     `refs` and `model_refs` are message keys named by the caller and by the main agent's model; `search` False: nothing but
-    those. `through` pins what is looked at (default: everything committed by now). `key` makes a retry find its delivery.
-    `parts` are further parts of the question itself, which stand right after its text. `metadata` is carried along
-    (`userId`). `speaks` and `window` (tokens) come from the receiver's card.
+    those. `made`: the query is the asker's own, and not the message's text. `through` pins what is looked at (default:
+    everything committed by now). `key` makes a retry find its delivery. `parts` are further parts of the question itself,
+    which stand right after its text. `metadata` is carried along (`userId`). `speaks` and `window` (tokens) come from the
+    receiver's card.
     """
 
     session_pk: int
     agent_pk: int
     query: str
+    made: bool = False
     parts: Sequence[Mapping[str, Any]] = ()
     message_key: int | None = None
     asker_pk: int | None = None
@@ -113,6 +115,8 @@ def prepare(ask: Ask, *, rebuilt: bool = False) -> Delivery:
     if known is not None:
         return known
     place = _place(ask)
+    if place.view:
+        ask = _shown(ask, place.view)
     if place.strategy == PER_AGENT:
         _tidy(place.session.pk, place.agent.pk)
     past = Past((), ())
@@ -171,6 +175,15 @@ def _place(ask: Ask) -> _Place:
         round=session.round if round_ is None else round_,
         window=ask.window or settings.HUB_CONTEXT_WINDOW,
     )
+
+
+def _shown(ask: Ask, view: View) -> Ask:
+    """The question as the agent may get it. One that somebody made for it was judged when it was made."""
+    query = view.redact(ask.query) if ask.made else viewing.question_for(view, ask.query, ask.message_key)
+    parts = view.show_parts(ask.parts)
+    if not query and not parts and ask.query:
+        raise NotFound("Nothing of this question may be passed on to the agent.")
+    return replace(ask, query=str(query), parts=parts)
 
 
 def _past(ask: Ask, place: _Place) -> Past:

@@ -10,12 +10,11 @@ A profile is JSON; a field that is absent or null restricts nothing, unknown fie
 The type of a part is its `metadata.type`, else `text`, `data`, `url` or `raw`. Labels are `metadata.sensitivity` of a
 message or of a part (a string or a list). `scope: addressed` narrows what a reader finds by itself to what it sent, what
 addresses it and what was injected; it does not bear on what may be injected. What an agent sent itself is always shown to it.
+What is made of others' words (`metadata.provenance`) is withheld from whoever may not get all of them.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -27,6 +26,9 @@ import msgspec
 from msgspec import Struct
 
 from sessions_app.changes import Committed
+from sessions_app.context.provenance import Provenance, labels_of, part_type
+from sessions_app.context.provenance import read as read_provenance
+from sessions_app.context.redaction import Patterns, redact_part, redact_value
 from sessions_app.protocol.classify import RuleError, effort
 from sessions_app.protocol.errors import Invalid
 from sessions_app.protocol.ids import HUB
@@ -152,15 +154,28 @@ class View:
             return message
         return _shown(message, self.profile, self.agent_id, ignore_scope=True)
 
-    def admits(self, sender: str, kind: str) -> bool:
+    def admits(self, sender: str, kind: str, made_of: Provenance | None = None) -> bool:
         """Whether messages of this sender and kind may be seen at all; what they hold may still be withheld."""
-        return self.profile is None or sender == self.agent_id or _admits(self.profile, sender, kind)
-
-    def trusts(self, sender: str, kind: str = "result") -> bool:
-        """Whether text of this sender that is not (yet) a message, such as a chunk, can be shown as it is."""
         if self.profile is None or sender == self.agent_id:
             return True
-        return self.profile.scope == ALL and not self.profile.judges_parts and _admits(self.profile, sender, kind)
+        return _admits(self.profile, sender, kind) and _may_derive(made_of, self.profile)
+
+    def trusts(self, sender: str, made_of: Provenance | None = None, *, asked: bool = False) -> bool:
+        """Whether text of this sender that is not (yet) a message, such as a chunk, can be shown as it is.
+
+        `asked`: this reader asked for it, so it is addressed to him.
+        """
+        if self.profile is None or sender == self.agent_id:
+            return True
+        return (
+            (asked or self.profile.scope == ALL)
+            and not self.profile.judges_parts
+            and self.admits(sender, "result", made_of)
+        )
+
+    def may_get(self, made_of: Provenance | None) -> bool:
+        """Whether everything could be got that a text is made of."""
+        return self.profile is None or _may_derive(made_of, self.profile)
 
     # The session's context
 
@@ -174,15 +189,16 @@ class View:
             if name in withheld:
                 continue
             if name == "previous_results" and isinstance(value, dict):
-                value = {
-                    trace: result
-                    for trace, result in value.items()
-                    if isinstance(result, dict) and self.trusts_result(str(result.get("agent_id", "")))
-                }
-            kept[name] = _redact_value(value, _patterns(self.profile))
+                value = {trace: result for trace, result in value.items() if self._trusts_summary(result)}
+            kept[name] = redact_value(value, _patterns(self.profile))
         return kept
 
-    def trusts_result(self, sender: str, *, asked: bool = False) -> bool:
+    def _trusts_summary(self, result: Any) -> bool:
+        return isinstance(result, dict) and self.trusts_result(
+            str(result.get("agent_id", "")), read_provenance(result.get("provenance"))
+        )
+
+    def trusts_result(self, sender: str, made_of: Provenance | None = None, *, asked: bool = False) -> bool:
         """Whether a result's summary may be shown apart from its message: labels can't be seen on it, redaction can be done.
 
         `asked`: this reader asked for it, so it is addressed to him.
@@ -193,21 +209,21 @@ class View:
         if (
             (profile.scope == ADDRESSED and not asked)
             or profile.withheld_labels
-            or not _admits(profile, sender, "result")
+            or not self.admits(sender, "result", made_of)
         ):
             return False
         return _wants_part("text", profile)
 
     def redact(self, value: Any) -> Any:
         """A JSON value with its texts redacted."""
-        return value if self.profile is None else _redact_value(value, _patterns(self.profile))
+        return value if self.profile is None else redact_value(value, _patterns(self.profile))
 
     def show_parts(self, parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Those of these parts that may be seen, as they may be seen."""
         if self.profile is None:
             return [dict(part) for part in parts]
         patterns = _patterns(self.profile)
-        shown = (_redact_part(dict(part), patterns) for part in parts if _wanted(part, self.profile))
+        shown = (redact_part(dict(part), patterns) for part in parts if _wanted(part, self.profile))
         return [part for part in shown if part is not None]
 
 
@@ -289,6 +305,8 @@ def _shown(message: Committed, profile: Profile, reader: str, *, ignore_scope: b
     body = _body.decode(message.body)
     if not _admits(profile, message.sender, body.kind) or _labelled(body.metadata, profile):
         return _withheld(message)
+    if "provenance" in body.metadata and not _may_derive(read_provenance(body.metadata["provenance"]), profile):
+        return _withheld(message)
     if profile.scope == ADDRESSED and not ignore_scope and reader not in (body.to or ()) and body.kind != "system":
         return _withheld(message)
     if body.kind == "system" and message.reply_to is not None and _tells_of_work(profile):
@@ -296,9 +314,9 @@ def _shown(message: Committed, profile: Profile, reader: str, *, ignore_scope: b
     if not profile.judges_parts:
         return message
     patterns = _patterns(profile)
-    redacted = (_redact_part(part, patterns) for part in body.parts if _wanted(part, profile))
+    redacted = (redact_part(part, patterns) for part in body.parts if _wanted(part, profile))
     parts = [part for part in redacted if part is not None]
-    metadata = _redact_value(body.metadata, patterns)
+    metadata = redact_value(body.metadata, patterns)
     if parts == body.parts and metadata == body.metadata:
         return message
     if not parts:
@@ -318,26 +336,25 @@ def _tells_of_work(profile: Profile) -> bool:
     )
 
 
-def _labelled(metadata: Mapping[str, Any], profile: Profile) -> bool:
+def _labelled(metadata: Any, profile: Profile) -> bool:
+    return bool(profile.withheld_labels) and _withholds(labels_of(metadata), profile)
+
+
+def _withholds(labels: Sequence[str], profile: Profile) -> bool:
     withheld = profile.withheld_labels
-    if not withheld:
+    if not withheld or not labels:
         return False
-    labels = metadata.get("sensitivity")
-    if labels is None or labels == []:
-        return False
-    if ANY_LABEL in withheld:
-        return True
-    named = labels if isinstance(labels, list) else [labels]
-    return any(str(label).casefold() in {name.casefold() for name in withheld} for label in named)
+    names = {name.casefold() for name in withheld}
+    return ANY_LABEL in withheld or any(label.casefold() in names for label in labels)
 
 
-def part_type(part: Mapping[str, Any]) -> str:
-    """`metadata.type` of a part, else which of `text`, `data`, `url`, `raw` it is."""
-    metadata = part.get("metadata")
-    named = metadata.get("type") if isinstance(metadata, dict) else None
-    if isinstance(named, str) and named:
-        return named
-    return next((name for name in ("text", "data", "url", "raw") if name in part), "text")
+def _may_derive(made_of: Provenance | None, profile: Profile) -> bool:
+    """Whether everything that a text is made of could be got. The same for all readers with this profile: views are shared."""
+    return made_of is None or (
+        all(_admits(profile, agent, "result") for agent in made_of.agents)
+        and not _withholds(made_of.labels, profile)
+        and all(_wants_part(kind, profile) for kind in made_of.part_types)
+    )
 
 
 def _wants_part(kind: str, profile: Profile) -> bool:
@@ -347,51 +364,12 @@ def _wants_part(kind: str, profile: Profile) -> bool:
 
 
 def _wanted(part: Mapping[str, Any], profile: Profile) -> bool:
-    metadata = part.get("metadata")
-    labelled = isinstance(metadata, dict) and _labelled(metadata, profile)
-    return not labelled and _wants_part(part_type(part), profile)
-
-
-Patterns = tuple[tuple[re.Pattern[str], str], ...]
+    return not _labelled(part.get("metadata"), profile) and _wants_part(part_type(part), profile)
 
 
 @lru_cache(maxsize=1024)
 def _patterns(profile: Profile) -> Patterns:
     return tuple((re.compile(redaction.pattern), redaction.replacement) for redaction in profile.redactions or ())
-
-
-def _redact(text: str, patterns: Patterns) -> str:
-    for pattern, replacement in patterns:
-        text = pattern.sub(replacement.replace("\\", "\\\\"), text)  # a template in which nothing is special
-    return text
-
-
-def _redact_value(value: Any, patterns: Patterns) -> Any:
-    if not patterns:
-        return value
-    if isinstance(value, str):
-        return _redact(value, patterns)
-    if isinstance(value, list):
-        return [_redact_value(item, patterns) for item in value]
-    if isinstance(value, dict):
-        return {_redact(str(name), patterns): _redact_value(item, patterns) for name, item in value.items()}
-    return value
-
-
-def _redact_part(part: dict[str, Any], patterns: Patterns) -> dict[str, Any] | None:
-    """The part without what is redacted; None for bytes that hold some of it, which can't be cut out of them."""
-    if not patterns:
-        return part
-    raw = part.get("raw")
-    if isinstance(raw, str):
-        try:
-            text = base64.b64decode(raw).decode("utf-8", "replace")
-        except (binascii.Error, ValueError):
-            return None
-        if any(pattern.search(text) for pattern, _ in patterns):
-            return None
-        return {**_redact_value({k: v for k, v in part.items() if k != "raw"}, patterns), "raw": raw}
-    return dict(_redact_value(part, patterns))
 
 
 def _withheld(message: Committed) -> Committed:

@@ -13,8 +13,10 @@ from django.db import connection
 from sessions_app import sql
 from sessions_app.changes import Committed
 from sessions_app.context.profiles import EXTERNAL_EXECUTORS, EXTERNAL_KIND, View, open_view, view_of
+from sessions_app.context.provenance import Provenance, joined, of_message
 from sessions_app.models import Injection, Message
 from sessions_app.protocol.errors import NotFound
+from sessions_app.protocol.jsontext import loads
 from sessions_app.sql import marks, messages_after, messages_before
 
 VIEW_COLUMNS = "a.agent_id, p.visibility, a.visibility, a.kind, a.executor, p.first_sequence"
@@ -140,6 +142,26 @@ def rounds_of(messages: Sequence[Committed]) -> dict[int, int]:
     }
 
 
+def question_for(view: View, query: str, message_key: int | None, made_of: Provenance | None = None) -> str:
+    """The question that stands in a message, as this reader may be asked it; empty where nothing of it may be passed on.
+
+    `made_of` is given where somebody put it in his own words, out of the message and of what he had read: those words go
+    only to readers who could get all of that. Everybody else is asked what the message says, as far as he may get it.
+    """
+    if not view:
+        return query
+    message = sql.messages_by_key([message_key]).get(message_key) if message_key is not None else None
+    if message is None:
+        return str(view.redact(query)) if view.may_get(made_of) else ""
+    body = loads(message.body)
+    if made_of is not None:
+        request = of_message(message.sender, body["metadata"], body["parts"])
+        # Who asked is no matter here: being asked is what makes him known.
+        if view.may_get(joined([made_of, Provenance(labels=request.labels, part_types=request.part_types)])):
+            return str(view.redact(query))
+    return str(loads(view.injectable(message).body)["content"])
+
+
 def by_key(session_pk: int, keys: Sequence[int], view: View) -> dict[int, Committed]:
     """Those of these messages that belong to the session and may be given to this reader."""
     found = {}
@@ -159,6 +181,7 @@ __all__ = [
     "open_view",
     "own_profiles",
     "page_after",
+    "question_for",
     "rounds_of",
     "seen_in",
     "show_all",

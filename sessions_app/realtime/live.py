@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.feed import Feed
+from sessions_app.realtime.pieces import Piece
 from sessions_app.realtime.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class LiveText:
         self._runtime.hints.send_frame(**fields)
 
     def heard(self, fields: dict[str, Any]) -> None:
-        """From another process: `session_pk`, `stream_id`, `frame`."""
+        """From another process; the fields are those of a `Piece`."""
         self._pass_on(fields)
 
     def has_streamed(self, sender: Subscriber, stream_id: str) -> bool:
@@ -49,6 +50,6 @@ class LiveText:
         return (sender.connection_id, stream_id) in self._numbers
 
     def _pass_on(self, fields: dict[str, Any], but: Subscriber | None = None) -> None:
-        self._runtime.registry.chunk(fields["session_pk"], fields["stream_id"], fields["frame"], but=but)
+        self._runtime.registry.chunk(fields["session_pk"], fields["stream_id"], Piece(fields), but=but)
         for part in self._runtime.parts:
             part.frame(fields)

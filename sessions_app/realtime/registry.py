@@ -8,22 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-
 from sessions_app.changes import SessionChange, SessionState
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.feed import Feed
+from sessions_app.realtime.pieces import Piece
 from sessions_app.realtime.subscriber import Subscriber, session_frame
 
 READ_SECONDS = 0.1
 MAX_FINISHED_STREAMS = 200
-
-
-class _Sender(Struct):
-    """Who a chunk is from."""
-
-    from_: str = msgspec.field(name="from")
 
 
 @dataclass(slots=True, eq=False)
@@ -249,22 +241,16 @@ class Registry:
                 if agent_id != feed.agent_id or cursor > feed.read_told:
                     subscriber.say(encode("read", session_id=feed.session_id, agent_id=agent_id, cursor=cursor))
 
-    def chunk(self, session_pk: int, stream_id: str, frame: str, *, but: Subscriber | None = None) -> None:
+    def chunk(self, session_pk: int, stream_id: str, piece: Piece, *, but: Subscriber | None = None) -> None:
         """Live text; nothing follows the message that completes its stream, and a slow reader does not get it."""
         topic = self.topics.get(session_pk)
         if topic is None or stream_id in topic.finished_streams:
             return
-        sender: str | None = None
         for feed, subscriber in topic.followers.items():
             if subscriber is but or not feed.announced or len(subscriber.control) >= 200 or feed.waiting:
                 continue
-            if feed.view is None:
-                continue
-            if feed.view:
-                sender = sender if sender is not None else msgspec.json.decode(frame, type=_Sender).from_
-                if not feed.view.trusts(sender):
-                    continue
-            subscriber.say(frame)
+            if feed.view is not None and piece.is_for(feed.view):
+                subscriber.say(piece.frame)
 
     def sockets_of(self, agent_pk: int) -> int:
         return self._counts.get(agent_pk, 0)

@@ -93,6 +93,9 @@ class Report(Protocol):
     def flush(self) -> None:
         """Send the pieces that are waiting to be sent together."""
 
+    def made_of(self, provenance: Mapping[str, Any]) -> None:
+        """Whose words the pieces may hold from now on, as the trace's row has it (`traces_app.calls` says so)."""
+
     def approved(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Use up the leave for exactly this call. True: make it now. False: return `NeedsApproval(tool, arguments)`.
         Raises `Refused` when a person said no."""

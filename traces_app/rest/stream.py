@@ -69,8 +69,9 @@ async def _events(runtime: Runtime, principal: Principal, access: TraceAccess, p
             follower.wake.clear()
             frames, follower.frames = follower.frames, []
             trace, page = await runtime.read(_page, access, position)
-            for frame in frames if access.view.trusts(trace.agent_id) else ():
-                yield f"event: chunk\ndata: {frame}\n\n"
+            for piece in frames:
+                if piece.is_for(access.view):
+                    yield f"event: chunk\ndata: {piece.frame}\n\n"
             for sequence, kind, text in page:
                 yield f"event: {kind}\nid: {sequence}\ndata: {text}\n\n"
                 position = sequence
@@ -111,5 +112,5 @@ async def _check(runtime: Runtime, principal: Principal, access: TraceAccess) ->
 def _page(access: TraceAccess, after: int) -> tuple[Followed, list[tuple[int, str, str]]]:
     trace = followed([access.pk])[access.pk]
     events = events_after(access.pk, after, PAGE)
-    shown = (event_view(event, access.trace_id, access.view, trace.agent_id) for event in events)
+    shown = (event_view(event, access.trace_id, access.view, trace.agent_id, trace.made_of) for event in events)
     return trace, [(event["sequence"], event["type"], dumps(event)) for event in shown]

@@ -37,7 +37,7 @@ class Group(Talk):
             opened = open_session(initiator=self.agents["alice"], participants=others, changes=changes, **session)
         self.pk, self.session_id = opened.session.pk, opened.session.public_id
 
-    def say(self, text: str, **more: Any) -> Trace:
+    def say(self, text: str | None, **more: Any) -> Trace:
         """What the user says, run to its end."""
         stored = self.send(text, **more)
         return run(Trace.objects.get(public_id=stored.message.trace_id))

@@ -98,6 +98,8 @@ def test_by_rule_a_lost_worker_is_made_up_for_as_well() -> None:
 
         def check(self) -> None: ...
 
+        def made_of(self, provenance: dict[str, Any]) -> None: ...
+
     trace.refresh_from_db()
     caller = Caller(trace, claimed.attempt, Quiet(), run_trace)  # type: ignore[arg-type]
     agent = group.agents["agent_a"]

@@ -38,7 +38,7 @@ class Talk:
         self.pk = opened.session.pk
         self.session_id = opened.session.public_id
 
-    def send(self, text: str, sender: str = "alice", **more: Any) -> Stored:
+    def send(self, text: str | None, sender: str = "alice", **more: Any) -> Stored:
         """Raises the refusal."""
         body = MessageBody(content=text, **more)
         draft = draft_message(body, self.pk, self.agents[sender].pk, sender)

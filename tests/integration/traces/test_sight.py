@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sessions_app.changes import unit_of_work
+from sessions_app.context.provenance import read
 from sessions_app.context.viewing import find_view
 from sessions_app.models import Agent, Participant
 from tests.integration.traces.conftest import Talk
@@ -42,7 +43,8 @@ def finished(talk: Talk, patch: dict[str, Any] | None = None) -> Trace:
 
 def as_seen_by(talk: Talk, agent: str, trace: Trace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     view = find_view(talk.pk, talk.agents[agent].pk)
-    events = [event_view(row, trace.public_id, view, "worker") for row in events_after(trace.pk, 0, 100)]
+    made_of = read(trace.provenance)
+    events = [event_view(row, trace.public_id, view, "worker", made_of) for row in events_after(trace.pk, 0, 100)]
     return trace_view(trace.pk, view), events
 
 

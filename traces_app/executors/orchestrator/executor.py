@@ -91,6 +91,7 @@ def _by_model(
         choice = choose(request.config)
     except NoModel as error:
         return Failed("no_model", str(error))
+    caller.remember()
     tools = AgentTools(trace, caller, callees)
     reader = choosing.reader_of(trace.session_id, trace.agent_id, trace.message_key)
     passable = choosing.candidates(reader, through=trace.message_sequence, most=PASSABLE)
