@@ -47,7 +47,7 @@ class ModelServer:
 
     def __enter__(self) -> ModelServer:
         server = self
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"server_of": server}))
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (self.handler,), {"server_of": server}))
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -59,6 +59,11 @@ class ModelServer:
         self._thread.join(5)
 
     @property
+    def handler(self) -> type[_Handler]:
+        """What speaks the wire; another one may speak another."""
+        return _Handler
+
+    @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
@@ -66,6 +71,7 @@ class ModelServer:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_of: ModelServer
+    path_of_the_wire = "/chat/completions"
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -78,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         server.requests.append(body)
         server.keys.append(self.headers.get("Authorization", ""))
         answer = server.script(body)
-        if not self.path.endswith("/chat/completions") or answer.status != 200:
+        if not self.path.split("?")[0].endswith(self.path_of_the_wire) or answer.status != 200:
             self._send(answer.status if answer.status != 200 else 404, {"error": {"message": "as the script says"}})
         elif body.get("stream"):
             try:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hub.models")
 
 CONNECT_SECONDS = 10.0
+CLIENTS = ("httpx", "httpx2", "openai", "anthropic")
 LOOK_SECONDS = 0.05  # how often a run that waits for its model asks whether it is still wanted
 Say = Callable[[str], None]
 _wire: ContextVar[Callable[[str], Future[None]] | None] = ContextVar("wire", default=None)
@@ -160,7 +161,7 @@ def _failure(error: Exception, said: str) -> ModelFailed:
         return ModelFailed("model_error", "The model's answer could not be understood.")
     if isinstance(error, UserError | ImportError):
         return ModelFailed("no_model", f"The model can't be used as it is configured ({type(error).__name__}).")
-    if isinstance(error, ModelAPIError) or type(error).__module__.split(".")[0] in ("httpx", "openai", "anthropic"):
+    if isinstance(error, ModelAPIError) or type(error).__module__.split(".")[0] in CLIENTS:
         return ModelFailed("model_unavailable", f"The model can't be reached ({type(error).__name__}).")
     log.error("asking a model failed", exc_info=error)
     return ModelFailed("model_error", f"Asking the model failed ({type(error).__name__}).")
@@ -228,30 +229,22 @@ def _model(choice: Choice) -> Model:
 
 def _made(choice: Choice) -> Model:
     seconds = float(settings.HUB_LLM_SECONDS)
-    if choice.provider == "anthropic":
-        try:
-            from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Timeout
-            from pydantic_ai.models.anthropic import AnthropicModel
-            from pydantic_ai.providers.anthropic import AnthropicProvider
-        except ImportError:
-            raise NoModel("Models of Anthropic need the extra: pip install 'session-hub[anthropic]'.") from None
-        timeout = Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
-        client = DefaultAsyncHttpxClient(event_hooks={"request": [_note]})
-        asked = AsyncAnthropic(
-            api_key=choice.key, base_url=choice.base_url, timeout=timeout, max_retries=2, http_client=client
-        )
-        return AnthropicModel(choice.model, provider=AnthropicProvider(anthropic_client=asked))
+    if choice.key == NO_KEY and choice.base_url is None:
+        raise NoModel("A provider's own models need HUB_LLM_API_KEY or a `key`; any other one needs a base_url.")
+    return _of_anthropic(choice, seconds) if choice.provider == "anthropic" else _of_openai(choice, seconds)
+
+
+# The base URL is given, so that no variable of the environment that is meant for other programs decides where a talk goes.
+
+
+def _of_openai(choice: Choice, seconds: float) -> Model:
     import openai
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    if choice.key == NO_KEY and choice.base_url is None:
-        raise NoModel("A model of OpenAI's own needs HUB_LLM_API_KEY; any other one needs a base_url.")
-    # Given, so that no variable of the environment that is meant for other programs decides where a talk goes.
-    base_url = choice.base_url or "https://api.openai.com/v1"
     client = openai.AsyncOpenAI(
         api_key=choice.key,
-        base_url=base_url,
+        base_url=choice.base_url or "https://api.openai.com/v1",
         organization="",
         project="",
         timeout=openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
@@ -259,3 +252,20 @@ def _made(choice: Choice) -> Model:
         http_client=openai.DefaultAsyncHttpxClient(event_hooks={"request": [_note]}),
     )
     return OpenAIChatModel(choice.model, provider=OpenAIProvider(openai_client=client))
+
+
+def _of_anthropic(choice: Choice, seconds: float) -> Model:
+    try:
+        import anthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+    except ImportError:
+        raise NoModel("Models of Anthropic need the extra: pip install 'session-hub[anthropic]'.") from None
+    client = anthropic.AsyncAnthropic(
+        api_key=choice.key,
+        base_url=choice.base_url or "https://api.anthropic.com",
+        timeout=anthropic.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
+        max_retries=2,
+        http_client=anthropic.DefaultAsyncHttpxClient(event_hooks={"request": [_note]}),
+    )
+    return AnthropicModel(choice.model, provider=AnthropicProvider(anthropic_client=client))

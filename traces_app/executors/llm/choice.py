@@ -4,9 +4,10 @@
      "approve": ["delete_file"], "temperature": 0.2, "max_tokens": 2000,
      "limits": {"requests": 20, "tool_calls": 50, "tokens": 200000}}
 
-`key` names a secret, it is none: `LOCAL` is the environment variable `HUB_LLM_KEY_LOCAL`. `HUB_LLM_API_KEY` goes to
-`HUB_LLM_BASE_URL` and nowhere else. Left out, `tools` are all registered ones; `approve` are those that want a person's
-leave for each call besides the tools that say so themselves.
+`key` names a secret, it is none: `LOCAL` is the environment variable `HUB_LLM_KEY_LOCAL`. `HUB_LLM_BASE_URL` is where the
+models of the hub's own provider are (that of `HUB_LLM_MODEL`, else OpenAI's wire); `HUB_LLM_API_KEY` goes there and nowhere
+else. Left out, `tools` are all registered ones; `approve` are those that want a person's leave for each call besides the
+tools that say so themselves.
 """
 
 from __future__ import annotations
@@ -65,17 +66,16 @@ def choose(config: Mapping[str, Any]) -> Choice:
     name = str(config.get("model") or settings.HUB_LLM_MODEL)
     if not name:
         raise NoModel("No model is configured (HUB_LLM_MODEL, or `model` in the agent's executor_config).")
-    provider, _, model = name.partition(":")
-    if provider not in PROVIDERS:  # local names have colons, too: qwen3:8b
-        provider, model = "openai", name
-    base_url = config.get("base_url") or (settings.HUB_LLM_BASE_URL or None)
+    provider, model = _parted(name)
+    ours = provider == _parted(settings.HUB_LLM_MODEL)[0]
+    base_url = config.get("base_url") or (settings.HUB_LLM_BASE_URL if ours else None) or None
     given = config.get("limits")
     limits = given if isinstance(given, Mapping) else {}
     return Choice(
         provider=provider,
         model=model,
         base_url=str(base_url) if base_url else None,
-        key=_key(config, base_url),
+        key=_key(config, base_url, ours),
         limits=Limits(
             requests=_whole(limits.get("requests"), settings.HUB_LLM_REQUESTS),
             tool_calls=_whole(limits.get("tool_calls"), settings.HUB_LLM_TOOL_CALLS),
@@ -86,7 +86,13 @@ def choose(config: Mapping[str, Any]) -> Choice:
     )
 
 
-def _key(config: Mapping[str, Any], base_url: Any) -> str:
+def _parted(name: str) -> tuple[str, str]:
+    """Provider and model of a name."""
+    provider, _, model = name.partition(":")
+    return (provider, model) if provider in PROVIDERS else ("openai", name)  # local names have colons, too: qwen3:8b
+
+
+def _key(config: Mapping[str, Any], base_url: Any, ours: bool) -> str:
     name = config.get("key")
     if name is not None:
         if not isinstance(name, str) or _KEY_NAME.fullmatch(name) is None:
@@ -95,7 +101,7 @@ def _key(config: Mapping[str, Any], base_url: Any) -> str:
         if not secret:
             raise NoModel(f"The environment variable HUB_LLM_KEY_{name} is not set.")
         return secret
-    if (base_url or "") == settings.HUB_LLM_BASE_URL and settings.HUB_LLM_API_KEY:
+    if ours and (base_url or "") == settings.HUB_LLM_BASE_URL and settings.HUB_LLM_API_KEY:
         return str(settings.HUB_LLM_API_KEY)
     return NO_KEY
 
