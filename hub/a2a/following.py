@@ -60,7 +60,8 @@ class Watch:
 
     async def wait(self) -> None:
         try:
-            await asyncio.wait_for(self._seat.wake.wait(), CHECK_SECONDS)
+            async with asyncio.timeout(CHECK_SECONDS):  # `wait_for` may swallow a cancellation (Python 3.11)
+                await self._seat.wake.wait()
         except TimeoutError:
             pass
 

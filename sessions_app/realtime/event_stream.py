@@ -80,7 +80,8 @@ class EventStream(Subscriber):
             pump = asyncio.create_task(self._pump_to_end())
             while True:
                 try:
-                    line = await asyncio.wait_for(self._lines.get(), COMMENT_SECONDS)
+                    async with asyncio.timeout(COMMENT_SECONDS):  # `wait_for` may swallow a cancellation (Python 3.11)
+                        line = await self._lines.get()
                 except TimeoutError:
                     yield ": still here\n\n"
                     continue

@@ -74,7 +74,8 @@ class LayerHints:
             return
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._send())]
         try:
-            await asyncio.wait_for(self._subscribed.wait(), 5)
+            async with asyncio.timeout(5):
+                await self._subscribed.wait()
         except TimeoutError:
             log.warning("no channel layer; this process finds what others do by looking at the database")
 
@@ -111,7 +112,10 @@ class LayerHints:
         while True:
             message = await self._queue.get()
             try:
-                await asyncio.wait_for(self._layer.group_send(GROUP, message), 2)
+                # Not `wait_for`: where the send is done in the moment of a cancellation, Python 3.11's forgets the latter,
+                # and who stops us would wait for ever.
+                async with asyncio.timeout(2):
+                    await self._layer.group_send(GROUP, message)
                 self._down = False
             except Exception as error:
                 if not self._down:

@@ -213,7 +213,8 @@ class Runtime:
                 if left <= 0 or self.stopping:
                     return Answer("pending")
                 try:
-                    await asyncio.wait_for(event.wait(), min(left, 2.0))
+                    async with asyncio.timeout(min(left, 2.0)):  # `wait_for` may swallow a cancellation (Python 3.11)
+                        await event.wait()
                 except TimeoutError:
                     if principal is not None:
                         gone: set[int] = await self.read(bad_keys, {principal.key_pk})

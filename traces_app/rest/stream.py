@@ -86,7 +86,8 @@ async def _events(runtime: Runtime, principal: Principal, access: TraceAccess, p
             if runtime.stopping:
                 return
             try:
-                await asyncio.wait_for(follower.wake.wait(), CHECK_SECONDS)
+                async with asyncio.timeout(CHECK_SECONDS):  # `wait_for` may swallow a cancellation (Python 3.11)
+                    await follower.wake.wait()
             except TimeoutError:
                 pass
             if now() - checked >= CHECK_SECONDS:
