@@ -38,31 +38,32 @@ class AgentSocket(Socket):
         self._known: dict[str, int] = {}
 
     def welcome(self, found: Whereabouts) -> None:
-        self.say(
-            encode(
-                "welcome",
-                protocol=PROTOCOL,
-                agent_id=self.principal.agent_id,
-                connection_id=self.connection_id,
-                session_id=None,
-                session=None,
-                cursor=None,
-                last_sequence=None,
-                heartbeat_seconds=settings.HUB_HEARTBEAT_SECONDS,
-                limits=self.limits(),
-                sessions=[
-                    {
-                        "session_id": place.state.session_id,
-                        "status": place.state.status,
-                        "cursor": place.cursor,
-                        "last_sequence": place.state.last_sequence,
-                        "unread": place.unread,
-                    }
-                    for place in found.open
-                    if place.unread
-                ][:WELCOME_SESSIONS],
+        with self.opening():
+            self.say(
+                encode(
+                    "welcome",
+                    protocol=PROTOCOL,
+                    agent_id=self.principal.agent_id,
+                    connection_id=self.connection_id,
+                    session_id=None,
+                    session=None,
+                    cursor=None,
+                    last_sequence=None,
+                    heartbeat_seconds=settings.HUB_HEARTBEAT_SECONDS,
+                    limits=self.limits(),
+                    sessions=[
+                        {
+                            "session_id": place.state.session_id,
+                            "status": place.state.status,
+                            "cursor": place.cursor,
+                            "last_sequence": place.state.last_sequence,
+                            "unread": place.unread,
+                        }
+                        for place in found.open
+                        if place.unread
+                    ][:WELCOME_SESSIONS],
+                )
             )
-        )
 
     async def replay_everything(self, found: Whereabouts) -> None:
         """Introduce the new sessions and start the replay of each that has something unread."""

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -84,6 +85,13 @@ class Socket(Subscriber):
         }
 
     # Writing
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """What is said in here goes out first: others may have told the socket of somebody's presence before its welcome."""
+        early, self.control = self.control, []
+        yield
+        self.control += early
 
     async def write(self, frames: Sequence[str]) -> None:
         send = self._transport

@@ -60,22 +60,23 @@ class SessionSocket(Socket):
         self.runtime.registry.follow(self, self.feed)
 
     def welcome(self, session: dict[str, Any], place: Place) -> None:
-        self.say(
-            encode(
-                "welcome",
-                protocol=PROTOCOL,
-                agent_id=self.principal.agent_id,
-                connection_id=self.connection_id,
-                session_id=self.feed.session_id,
-                session=session,
-                cursor=place.cursor,
-                last_sequence=place.state.last_sequence,
-                heartbeat_seconds=settings.HUB_HEARTBEAT_SECONDS,
-                limits=self.limits(),
+        with self.opening():
+            self.say(
+                encode(
+                    "welcome",
+                    protocol=PROTOCOL,
+                    agent_id=self.principal.agent_id,
+                    connection_id=self.connection_id,
+                    session_id=self.feed.session_id,
+                    session=session,
+                    cursor=place.cursor,
+                    last_sequence=place.state.last_sequence,
+                    heartbeat_seconds=settings.HUB_HEARTBEAT_SECONDS,
+                    limits=self.limits(),
+                )
             )
-        )
-        if self.problem is not None:
-            self.refuse(self.problem)
+            if self.problem is not None:
+                self.refuse(self.problem)
         self.notify(self.feed)
 
     async def feed_for(self, session_id: str | None) -> Feed:

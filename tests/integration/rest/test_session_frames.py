@@ -12,7 +12,10 @@ from channels.testing import WebsocketCommunicator  # type: ignore[import-untype
 from django.conf import settings
 
 from hub.asgi import application as whole_application
+from sessions_app.protocol.frames import encode
 from sessions_app.realtime.runtime import get_runtime
+from sessions_app.sockets.agent_socket import AgentSocket
+from sessions_app.sockets.session_socket import SessionSocket
 from tests.integration.rest.conftest import Door
 
 pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
@@ -23,7 +26,7 @@ BOTH = pytest.mark.parametrize("where", ["session", "agent"])
 async def socket_of(reader: Door, path: str) -> AsyncIterator[WebsocketCommunicator]:
     headers = [(b"authorization", f"Bearer {reader.key}".encode())]
     socket = WebsocketCommunicator(whole_application, f"/api/a2a/{path}", headers=headers)
-    assert (await socket.connect(timeout=5))[0]
+    assert (await socket.connect(timeout=30))[0]
     yield socket
     await socket.disconnect()
 
@@ -37,7 +40,7 @@ async def told(socket: WebsocketCommunicator, **frame: Any) -> list[dict[str, An
     await socket.send_to(json.dumps(frame))
     found: list[dict[str, Any]] = []
     while not any(seen["type"] == "session" and seen.get("id") == frame["id"] for seen in found):
-        found.append(json.loads(await socket.receive_from(timeout=10)))
+        found.append(json.loads(await socket.receive_from(timeout=30)))
     runtime = get_runtime()
     await runtime._look()
     while not await socket.receive_nothing(timeout=0.2):
@@ -52,8 +55,26 @@ def path_of(where: str, session: str) -> str:
     return f"sessions/{session}/stream" if where == "session" else "stream"
 
 
+@BOTH
+async def test_nothing_precedes_the_welcome_not_even_what_was_said_while_the_place_was_looked_up(
+    a: Door, b: Door, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await a.open("b")
+    kind: Any = SessionSocket if where == "session" else AgentSocket
+    welcome = kind.welcome
+
+    def late(self: Any, *arguments: Any) -> None:
+        self.say(encode("presence", session_id=session, agent_id="b", status="online"))
+        welcome(self, *arguments)
+
+    monkeypatch.setattr(kind, "welcome", late)
+    async with socket_of(a, path_of(where, session)) as socket:
+        seen = [json.loads(await socket.receive_from(timeout=30))["type"] for _ in range(2)]
+    assert seen == ["welcome", "presence"]
+
+
 async def follows(socket: WebsocketCommunicator) -> None:
-    while json.loads(await socket.receive_from(timeout=10))["type"] != "replay_complete":
+    while json.loads(await socket.receive_from(timeout=30))["type"] != "replay_complete":
         pass
 
 
@@ -89,17 +110,17 @@ async def test_who_changes_the_context_hears_it_once_and_as_the_answer(a: Door, 
         await follows(other)
         frames = await told(socket, type="context", session_id=session, patch={"focus_module": "core"}, id="p1")
         assert [(frame["context"], frame["id"]) for frame in frames] == [({"kept": 1, "focus_module": "core"}, "p1")]
-        while (heard := json.loads(await other.receive_from(timeout=10)))["type"] != "session":
+        while (heard := json.loads(await other.receive_from(timeout=30)))["type"] != "session":
             pass
         assert heard["context"] == {"kept": 1, "focus_module": "core"}
         assert "id" not in heard
         refused = {"type": "context", "session_id": session, "patch": {"bad": "x" * 300_000}, "id": "p2"}
         await socket.send_to(json.dumps(refused))
-        while (answer := json.loads(await socket.receive_from(timeout=10)))["type"] != "error":
+        while (answer := json.loads(await socket.receive_from(timeout=30)))["type"] != "error":
             pass
         assert answer["id"] == "p2"
         await b.patch(f"sessions/{session}", {"context": {"kept": None}})
-        while (heard := json.loads(await socket.receive_from(timeout=10)))["type"] != "session":
+        while (heard := json.loads(await socket.receive_from(timeout=30)))["type"] != "session":
             pass
         assert heard["context"] == {"focus_module": "core"}, "a refused change holds nothing back"
 
