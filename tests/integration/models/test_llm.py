@@ -12,7 +12,7 @@ from django.db import connection
 from hub.demo.model_server import Answer, ModelServer
 from sessions_app.changes import unit_of_work
 from sessions_app.context import selectors
-from sessions_app.models import Agent, Delivery, HistoryEntry
+from sessions_app.models import Agent, AgentHistory, Delivery, HistoryEntry
 from tests.integration.models.conftest import Serve, Talk, configure, last_role, run, run_beside, says, text_of
 from traces_app import leases, lifecycle
 from traces_app.models import Approval, ToolCall, Trace
@@ -99,6 +99,8 @@ def test_what_a_model_is_given_is_its_own_history_then_the_question(serve: Serve
     own = selectors.own_history(talk.pk, bob.pk)
     assert [m["role"] for m in own["messages"]] == ["user", "assistant"] * 2
     assert set(Delivery.objects.values_list("status", flat=True)) == {"delivered"}
+    learnt = AgentHistory.objects.get(agent=bob)
+    assert (learnt.tokens_told, learnt.bytes_told) == (11, len(server.bodies[1].encode())), "estimates learn from usage"
 
 
 def approve(talk: Talk, trace: Trace, yes: bool) -> None:

@@ -178,3 +178,40 @@ def test_a_call_that_fails_says_why() -> None:
     (message,) = group.messages("result")
     assert message.sender.agent_id == "main"
     assert group.session.open_traces == {}
+
+
+@pytest.mark.parametrize("mode", ["window", "summary", "tiered"])
+def test_the_main_agents_own_history_is_bounded_and_no_call_is_parted_from_its_result(
+    serve: Serve, settings: Any, mode: str
+) -> None:
+    settings.HUB_SUMMARY_ROUNDS = 4
+    server = serve(
+        lambda body: (
+            Answer(["told"])
+            if body["messages"][-1]["role"] == "tool"
+            else Answer([], [("call_agent", {"agent": "agent_a", "query": "天气怎么样"})])
+        )
+    )
+    group = Group(server)
+    Agent.objects.filter(agent_id="main").update(
+        executor_config=group.agents["main"].executor_config | {"history": mode}
+    )
+    for number in range(1, 14):
+        group.say(f"第{number}天的天气")
+    system, *told = server.requests[-2]["messages"]
+    assert system["role"] == "system"
+    assert told[-1] == {"role": "user", "content": "第13天的天气"}
+    asked = {call["id"] for message in told for call in message.get("tool_calls") or ()}
+    assert asked == {message["tool_call_id"] for message in told if message["role"] == "tool"}
+    users = "\n\n".join(message["content"] for message in told if message["role"] == "user").split("\n\n")
+    raw = [text for text in users if text.startswith("第")]
+    summaries = [text.split(" (")[0] for text in users if text.startswith("Summary of rounds")]
+    assert raw == [f"第{number}天的天气" for number in range(3 if mode == "window" else 11, 14)]
+    assert (
+        summaries
+        == {
+            "window": [],
+            "summary": ["Summary of rounds 1–10"],
+            "tiered": ["Summary of rounds 1–2", "Summary of rounds 3–6", "Summary of rounds 7–10"],
+        }[mode]
+    )

@@ -74,6 +74,8 @@ class Dialogue:
         self._resumed = [entry for entry in resumed if entry.get("type") != "usage"]
         self._said: list[str] = []
         self._sent = sent
+        self.counted = 0
+        """Tokens of the first request, as its model counted them."""
         self._step = 0
         self.entries: list[dict[str, Any]] = [dict(entry) for entry in self._resumed]
         """What was said and done in this trace, in order."""
@@ -143,6 +145,8 @@ class Dialogue:
             step = ask_model(
                 self._choice, messages, self._toolbox.definitions(), say=say, look=self._look, sent=self._sent
             )
+            if self._sent is not None:
+                self.counted = int(step.usage.get("input_tokens", 0))
             self._sent = None
         finally:
             self._report.flush()

@@ -48,7 +48,7 @@ class LlmExecutor:
             give_up(delivery, "cancelled")
             raise
         if isinstance(ended, Said):
-            return Completed(ended.text, settle=_taken(delivery, ended.text))
+            return Completed(ended.text, settle=_taken(delivery, ended.text, dialogue.counted))
         if isinstance(ended, Failed):
             give_up(delivery, ended.code)
         return ended
@@ -68,10 +68,17 @@ def give_up(delivery: Delivery | None, why: str) -> None:
         deliveries.failed(delivery, why)
 
 
-def _taken(delivery: Delivery | None, text: str) -> Any:
+def _taken(delivery: Delivery | None, text: str, counted: int) -> Any:
     if delivery is None:
         return None
-    return lambda message_key: deliveries.delivered(delivery, Reply(content=text, message_key=message_key))
+    return lambda key: deliveries.delivered(
+        delivery, Reply(content=text, message_key=key, usage_bytes=sent_bytes(delivery), usage_tokens=counted)
+    )
+
+
+def sent_bytes(delivery: Delivery) -> int:
+    """The size of what the model's count of tokens is for."""
+    return len((delivery.sent or "").encode())
 
 
 def injected(delivery: Delivery) -> dict[str, Any]:

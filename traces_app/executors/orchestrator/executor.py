@@ -22,7 +22,7 @@ from traces_app.calls import Caller, CallResult, Wanted
 from traces_app.executors.contract import Cancelled, Completed, Failed, NeedsApproval, Outcome, Report, Request
 from traces_app.executors.llm.choice import NoModel, choose, is_configured
 from traces_app.executors.llm.dialogue import Dialogue, Said
-from traces_app.executors.llm.executor import give_up, injected
+from traces_app.executors.llm.executor import give_up, injected, sent_bytes
 from traces_app.executors.llm.transcript import said_by
 from traces_app.executors.orchestrator import prompt
 from traces_app.executors.orchestrator.agenttools import AgentTools
@@ -114,11 +114,12 @@ def _by_model(
     entries = _entries(dialogue.entries)
     if isinstance(ended, Said):
         # With one answer the model's last words are for itself.
-        return _finished(delivery, tools.results, entries, ended.last if len(tools.results) == 1 else ended.text)
+        text = ended.last if len(tools.results) == 1 else ended.text
+        return _finished(delivery, tools.results, entries, text, dialogue.counted)
     if ended.said or not tools.results:
         return ended
     report.log(f"The model failed after its agents had answered: {ended.code}", level="warning")
-    return _finished(delivery, tools.results, entries, None)
+    return _finished(delivery, tools.results, entries, None, dialogue.counted)
 
 
 # By rule
@@ -180,21 +181,26 @@ def _told(result: CallResult) -> str:
 
 
 def _finished(
-    delivery: Delivery, results: Sequence[CallResult], entries: Sequence[NewEntry], text: str | None
+    delivery: Delivery, results: Sequence[CallResult], entries: Sequence[NewEntry], text: str | None, counted: int = 0
 ) -> Outcome:
     """The round's end: what the only called agent said, or how it failed; else the main agent's own text."""
     if len(results) != 1 or results[0].posted:
         own = text if text is not None else merged(results)
-        return Completed(own, settle=_settled(delivery, entries, own))
+        return Completed(own, settle=_settled(delivery, entries, own, counted))
     only = results[0]
     if only.error is not None:
         return Failed(only.error["code"], only.error["message"], relay=True)
     answer = only.text or ""
-    return Completed(answer, settle=_settled(delivery, entries, text or answer), relay=True)
+    return Completed(answer, settle=_settled(delivery, entries, text or answer, counted), relay=True)
 
 
-def _settled(delivery: Delivery, entries: Sequence[NewEntry], text: str) -> Callable[[int | None], object]:
-    return lambda key: deliveries.delivered(delivery, Reply(content=text, message_key=key, entries=entries))
+def _settled(
+    delivery: Delivery, entries: Sequence[NewEntry], text: str, counted: int
+) -> Callable[[int | None], object]:
+    size = sent_bytes(delivery) if counted else 0
+    return lambda key: deliveries.delivered(
+        delivery, Reply(content=text, message_key=key, entries=entries, usage_bytes=size, usage_tokens=counted)
+    )
 
 
 def _entries(kept: Sequence[dict[str, Any]]) -> list[NewEntry]:
