@@ -17,7 +17,7 @@ from django.conf import settings
 from sessions_app.db import lend_connection
 from traces_app.executors.llm.choice import NO_KEY, Choice, NoModel
 from traces_app.executors.llm.loop import model_loop
-from traces_app.redaction import redact_text, storable_text
+from traces_app.redaction import storable_text
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -168,7 +168,11 @@ def _failure(error: Exception, said: str) -> ModelFailed:
 
 
 def _named(error: Exception) -> str:
-    return redact_text(f"{type(error).__name__}: {error}")[:300]
+    """For the log: kinds and a status, never the words of an endpoint, which may quote what was sent."""
+    status = getattr(error, "status_code", None)
+    cause = error.__cause__ or error.__context__
+    names = [type(error).__name__, *([str(status)] if status is not None else [])]
+    return " ".join(names) + (f" (by {type(cause).__name__})" if cause is not None else "")
 
 
 def preload() -> None:
