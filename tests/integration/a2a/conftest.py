@@ -43,7 +43,7 @@ class RemoteProcess(Process):
         return True
 
     def seen(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.url}/seen", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.url}/seen", timeout=30) as answer:
             return dict(json.load(answer))
 
 

@@ -151,7 +151,7 @@ class FakeHub:
         self.sessions[session.session_id] = session
         return session
 
-    async def until(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], timeout: float = 30.0) -> None:
         """Wait for something that only traffic can bring about."""
         async with asyncio.timeout(timeout):
             while not condition():

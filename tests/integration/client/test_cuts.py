@@ -276,7 +276,7 @@ async def test_a_completed_session_is_noticed_when_its_frame_was_lost(hub: FakeH
     session = hub.session("a", "b")
     await client.connect()
     hub.swallow = lambda peer, frame: frame.get("type") == "session"
-    waiting = asyncio.create_task(client.wait_for_completion(session.session_id, timeout=20))
+    waiting = asyncio.create_task(client.wait_for_completion(session.session_id, timeout=30))
     await hub.until(lambda: ("GET", f"sessions/{session.session_id}") in hub.requests)
     hub.end(session, "timeout")
     hub.peers[0].cut()
@@ -291,7 +291,7 @@ async def test_final_codes_stop_the_client(hub: FakeHub, make_client: Make, code
     await client.connect()
     hub.peers[0].close(code)
     with pytest.raises(error):
-        await asyncio.wait_for(client.run_forever(), 10)
+        await asyncio.wait_for(client.run_forever(), 30)
     assert hub.handshakes == 1
 
 
@@ -310,10 +310,10 @@ async def test_refused_handshakes(hub: FakeHub, make_client: Make, status: int, 
     client = make_client("a")
     hub.refuse = lambda: (status, {}) if hub.handshakes == 1 else None
     if again:
-        await client.connect(timeout=15)
+        await client.connect(timeout=30)
     else:
         with pytest.raises((HubError, ProtocolFault)):
-            await client.connect(timeout=15)
+            await client.connect(timeout=30)
         assert hub.handshakes == 1
 
 
@@ -337,7 +337,7 @@ async def test_a_hub_that_never_says_welcome_is_left(hub: FakeHub, make_client: 
     client._engine._socket.link._welcome_timeout = 0.2
     await hub.until(lambda: hub.handshakes == 2)
     hub.greet = True
-    await client.connect(timeout=20)
+    await client.connect(timeout=30)
 
 
 async def test_unknown_frames_and_fields_are_ignored(hub: FakeHub, make_client: Make) -> None:
@@ -387,7 +387,7 @@ async def test_closing_from_a_handler_acknowledges_its_message(hub: FakeHub, mak
     running = asyncio.create_task(client.run_forever())
     await hub.until(lambda: bool(hub.peers))
     hub.say(session, "b", "bye")
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 30)
     await hub.until(lambda: session.cursors == {"a": 1})
 
 
@@ -422,11 +422,11 @@ def test_a_module_that_only_registers_handlers_is_a_program(tmp_path: Path) -> N
                 sys.executable, "-c", program, env={"HUB": url, "PYTHONPATH": "."}, stderr=subprocess.PIPE
             )
             try:
-                await hub.until(lambda: len(session.messages) == 2, timeout=20)
+                await hub.until(lambda: len(session.messages) == 2, timeout=30)
                 assert session.messages[1]["content"] == "hello world"
                 hub.peers[0].cut()
                 hub.say(session, "cloud", "bye")
-                _, errors = await asyncio.wait_for(process.communicate(), 20)
+                _, errors = await asyncio.wait_for(process.communicate(), 30)
                 assert process.returncode == 0
                 assert errors == b""
             finally:

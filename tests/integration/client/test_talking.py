@@ -44,7 +44,7 @@ async def test_two_agents_hold_a_conversation(hub: FakeHub, make_client: Make) -
         else:
             await cloud.close_session(session_id)
 
-    session = await cloud.wait_for_completion(session_id, timeout=10)
+    session = await cloud.wait_for_completion(session_id, timeout=30)
     assert session.status == "completed"
     assert heard == [("new", "analyse"), ("cloud", "which module?"), ("terminal", "core"), ("cloud", "done")]
     assert [m["content"] for m in await cloud.history(session_id)] == ["analyse", "which module?", "core", "done"]
@@ -203,7 +203,7 @@ async def test_ask_returns_the_answer_and_keeps_it_from_handlers(hub: FakeHub, m
         await other.send_message(session.session_id, "and more")
 
     await other.connect()
-    reply = await client.ask(session.session_id, "what?", timeout=10)
+    reply = await client.ask(session.session_id, "what?", timeout=30)
     assert reply.content == "42"
     await hub.until(lambda: session.cursors.get("a") == 4)
     assert seen == ["unrelated", "and more"]
@@ -216,7 +216,7 @@ async def test_a_handler_may_ask_in_its_own_session(hub: FakeHub, make_client: M
 
     @client.on_message
     async def handle(message: Message) -> None:
-        result.append((await client.ask(message.session_id, "which one?", timeout=10)).content)
+        result.append((await client.ask(message.session_id, "which one?", timeout=30)).content)
 
     @other.on_message
     async def answer(message: Message) -> None:
@@ -263,7 +263,7 @@ async def test_a_stream_yields_chunks_and_then_the_whole_answer(hub: FakeHub, ma
                 await asyncio.sleep(0.06)
 
     await other.connect()
-    pieces = [piece async for piece in client.stream(session.session_id, "count", timeout=10)]
+    pieces = [piece async for piece in client.stream(session.session_id, "count", timeout=30)]
     assert isinstance(pieces[-1], Message)
     assert pieces[-1].content == "one two three"
     assert "".join(piece.text for piece in pieces[:-1] if isinstance(piece, Chunk)) == "one two three"

@@ -125,7 +125,7 @@ def test_a_cancel_goes_down_to_those_who_were_called() -> None:
         time.sleep(0.02)
     with unit_of_work() as changes:
         lifecycle.cancel_trace(trace_pk=trace.pk, session_pk=group.pk, by="alice", changes=changes)
-    running.join(20)
+    running.join(30)
     assert not running.is_alive()
     called.refresh_from_db()
     assert called.status == "cancelled"

@@ -105,19 +105,19 @@ async def test_live_sockets_and_streams_say_what_the_log_says(a: Door, b: Door, 
         f"/api/a2a/sessions/{session}/stream?ack=manual",
         headers=[(b"authorization", f"Bearer {b.key}".encode())],
     )
-    assert (await socket.connect(timeout=5))[0]
+    assert (await socket.connect(timeout=30))[0]
     stream = asyncio.create_task(_stream(session, b, 6))
     await say_secrets(a, c, session)
     live = await _messages_of(socket, 6)
     assert shown(live) == FOR_B
-    assert shown(await asyncio.wait_for(stream, 10)) == FOR_B
+    assert shown(await asyncio.wait_for(stream, 30)) == FOR_B
     await socket.disconnect()
     again = WebsocketCommunicator(
         whole_application,
         "/api/a2a/stream?ack=manual",
         headers=[(b"authorization", f"Bearer {b.key}".encode())],
     )
-    assert (await again.connect(timeout=5))[0]
+    assert (await again.connect(timeout=30))[0]
     replayed = await _messages_of(again, 6)
     assert shown(replayed) == FOR_B
     assert all(message["replayed"] for message in replayed)
@@ -133,7 +133,7 @@ async def test_a_profile_works_from_the_moment_it_is_set_also_on_an_open_socket(
         f"/api/a2a/sessions/{session}/stream?ack=manual",
         headers=[(b"authorization", f"Bearer {b.key}".encode())],
     )
-    assert (await socket.connect(timeout=5))[0]
+    assert (await socket.connect(timeout=30))[0]
     await c.say(session, "open")
     assert shown(await _messages_of(socket, 1)) == [(1, "open", False)]
     await operator.patch(f"sessions/{session}/participants/b", {"visibility": {"withheld_senders": ["c"]}})
@@ -155,7 +155,7 @@ async def test_neither_live_text_nor_a_trace_that_is_run_lets_out_what_the_log_w
     for reader, path in ((a, f"sessions/{session}/stream"), (b, f"sessions/{session}/stream"), (c, "stream?run=1")):
         headers = [(b"authorization", f"Bearer {reader.key}".encode())]
         socket = WebsocketCommunicator(whole_application, f"/api/a2a/{path}", headers=headers)
-        assert (await socket.connect(timeout=5))[0]
+        assert (await socket.connect(timeout=30))[0]
         sockets.append(socket)
     asker, watcher, worker = sockets
     body = {"content": f"find {SECRET}", "to": ["c"], "requires_execution": True, "metadata": {"sensitivity": "secret"}}
@@ -201,7 +201,7 @@ async def test_the_shared_context_loses_what_is_withheld_on_every_door(
     await _until_followed()
     changed = await a.patch(f"sessions/{session}", {"context": {"private": SECRET + "!", "open": "yes"}})
     assert changed.status_code == 200
-    frame = await asyncio.wait_for(stream, 10)
+    frame = await asyncio.wait_for(stream, 30)
     assert SECRET not in json.dumps(frame)
 
 
@@ -285,7 +285,7 @@ async def _until(socket: WebsocketCommunicator, wanted: Callable[[dict[str, Any]
     """All frames up to the wanted one."""
     found: list[dict[str, Any]] = []
     while not found or not wanted(found[-1]):
-        found.append(json.loads(await socket.receive_from(timeout=10)))
+        found.append(json.loads(await socket.receive_from(timeout=30)))
     return found
 
 
@@ -296,7 +296,7 @@ async def _frame_of(socket: WebsocketCommunicator, kind: str) -> dict[str, Any]:
 async def _messages_of(socket: WebsocketCommunicator, number: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while len(found) < number:
-        frame = json.loads(await socket.receive_from(timeout=10))
+        frame = json.loads(await socket.receive_from(timeout=30))
         if frame["type"] == "message":
             found.append(frame)
     return found
@@ -320,7 +320,7 @@ async def _frames(session: str, reader: Door, kind: str) -> dict[str, Any]:
 
 
 async def _until_followed() -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not get_runtime().registry.topics:  # noqa: ASYNC110  # what is waited for has no event of its own
             await asyncio.sleep(0.01)
 
