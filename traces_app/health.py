@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from sessions_app.db import utc_now
 from traces_app import sql
+from traces_app.columns import prepared
 from traces_app.leases import DELEGATE
 from traces_app.models import Trace
 from traces_app.moves import database_now
@@ -38,7 +39,7 @@ def workers() -> None:
     waits = sql.claimable(
         "t.id",
         "t.executor <> %s AND t.changed_at < %s",
-        [DELEGATE, sql.prepared(Trace, "changed_at", since)],
+        [DELEGATE, prepared(Trace, "changed_at", since)],
         limit=1,
     )
     if not waits:

@@ -14,6 +14,7 @@ from sessions_app.db import write_transaction
 from sessions_app.services.sessions import touch
 from sessions_app.sql import marks
 from traces_app import lifecycle, sql
+from traces_app.columns import prepared
 from traces_app.lifecycle import Claimed, LockedSession
 from traces_app.models import Trace
 from traces_app.moves import database_now, move
@@ -58,7 +59,7 @@ def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed |
             **first,
         ):
             return None
-        return Claimed(trace.pk, session_pk, trace.public_id, trace.attempt, trace.executor)
+        return Claimed(trace.pk, session_pk, trace.public_id, trace.attempt, trace.executor, trace)
 
 
 def renew(held: Iterable[Claimed]) -> list[Claimed]:
@@ -174,7 +175,7 @@ def take_due_hints(now: datetime, limit: int = SWEEP_LIMIT) -> list[int]:
     due = sql.claimable(
         "t.id, t.hints",
         "t.executor <> %s AND t.next_hint_at <= %s",
-        [DELEGATE, sql.prepared(Trace, "next_hint_at", now)],
+        [DELEGATE, prepared(Trace, "next_hint_at", now)],
         order="t.next_hint_at, t.id",
         limit=limit,
     )

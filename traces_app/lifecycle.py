@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -14,11 +14,12 @@ from sessions_app import states as session_states
 from sessions_app.append import Draft, Stored, append
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.db import utc_now
+from sessions_app.members import members_of
 from sessions_app.models import Agent
 from sessions_app.protocol.errors import Conflict, Invalid, SessionClosed
 from sessions_app.protocol.ids import HUB
 from sessions_app.protocol.jsontext import dumps
-from sessions_app.services.sessions import lock_session
+from sessions_app.services.sessions import lock_session, note_state
 from sessions_app.services.turns import add_to_context, close_trace
 from traces_app import bell, replies, sql
 from traces_app.models import Approval, Trace
@@ -89,13 +90,14 @@ def conclude(
     fence: int | None = None,
     where: sql.Condition | None = None,
     note: Mapping[str, Any] | None = None,
+    notes: Sequence[Note] = (),
     relay: bool = False,
     settle: Callable[[int | None], object] | None = None,
 ) -> bool:
     """End a trace and post its one message; False when another was faster. The caller holds the session's lock.
 
     Before it, what the agents answered that it called; with `relay` the one answer is its message. `settle(key)` is told the
-    message's key, or None where the session has ended.
+    message's key, or None where the session has ended. `notes` are events before that of the end.
     """
     now = database_now()
     columns: dict[str, Any] = {
@@ -111,11 +113,10 @@ def conclude(
             "parts": result.parts_value,
             "context_patch": result.context_patch,
         }
-    if not move(
-        trace, action, changes, fence=fence, where=where, note={**(note or {}), **_said(error)}, now=now, **columns
-    ):
+    said = {**(note or {}), **_said(error)}
+    if not move(trace, action, changes, fence=fence, where=where, note=said, notes=notes, now=now, **columns):
         return False
-    sql.end_parts(trace.pk, GOALS_AT_END[trace.status], GOAL_OPEN, now)
+    children = sql.end_parts(trace.pk, GOALS_AT_END[trace.status], GOAL_OPEN, now)
     metadata = {**result.metadata, "trace_status": trace.status, **({"error": error} if error else {})}
     if trace.provenance:
         metadata["provenance"] = trace.provenance
@@ -130,7 +131,6 @@ def conclude(
         metadata=dumps(metadata),
         trace_id=trace.public_id,
     )
-    children = sql.has_children(trace.pk)
     if trace.called:
         lives = place.end(trace, ())
         if action == "finish" or result.said:
@@ -163,6 +163,8 @@ class Claimed:
     trace_id: str
     attempt: int
     executor: str
+    trace: Trace | None = field(default=None, compare=False, repr=False)
+    """As it was claimed, where the claimer runs it."""
 
 
 def complete(claimed: Claimed, outcome: Completed, *, stream_id: str | None = None, notes: Sequence[Note] = ()) -> bool:
@@ -177,28 +179,30 @@ def complete(claimed: Claimed, outcome: Completed, *, stream_id: str | None = No
 
 
 def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes: list[Note]) -> bool:
+    result = result_of(outcome, stream_id)
+    if result.artifact is not None:
+        notes.append(Note("artifact", result.artifact))
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
-        trace = sql.load(claimed.pk)
+        trace, context = sql.load_with_context(claimed.pk)
         if trace.attempt != claimed.attempt or trace.status != RUNNING:
             return False
-        result = result_of(outcome, stream_id)
-        if result.artifact is not None:
-            notes.append(Note("artifact", result.artifact))
         if place.lives:
-            what = {"summary": storable_text(result.summary, SUMMARY_KEPT), "agent_id": sql.agent_name(trace.agent_id)}
+            what: dict[str, Any] = {
+                "summary": storable_text(result.summary, SUMMARY_KEPT),
+                "agent_id": _name_in(place, trace),
+            }
             if trace.provenance:
                 what["provenance"] = trace.provenance
             fitted = add_to_context(
                 session_pk=claimed.session_pk,
+                before=context,
                 patch=result.context_patch,
                 result=(trace.public_id, what),
                 changes=changes,
             )
             if not fitted:
                 notes.append(Note("log", {"level": "warning", "text": "The context patch was left out: too large."}))
-        if notes:
-            append_events(trace, claimed.attempt, notes, changes, statuses=[RUNNING])
         if not conclude(
             trace,
             "finish",
@@ -206,11 +210,20 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
             place,
             result,
             fence=claimed.attempt,
+            notes=notes,
             relay=outcome.relay,
             settle=outcome.settle,
         ):
             raise Lost()  # takes the context back, too
+        if place.lives and changes.session(claimed.session_pk).state is None:  # no message has told of the new context
+            note_state(claimed.session_pk, changes)
         return True
+
+
+def _name_in(place: LockedSession, trace: Trace) -> str:
+    """The agent's name as the session's members have it; of one that has left, from its row."""
+    member = members_of(place.session_pk, place.row.members_revision, place.changes).by_key.get(trace.agent_id)
+    return member.agent_id if member is not None else sql.agent_name(trace.agent_id)
 
 
 def keep_late(claimed: Claimed, outcome: Completed) -> bool:

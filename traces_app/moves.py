@@ -17,7 +17,7 @@ from django.db import connection
 from sessions_app.changes import Changes
 from sessions_app.db import on_postgres, utc_now
 from traces_app import sql
-from traces_app.models import Trace, TraceEvent
+from traces_app.models import Trace
 from traces_app.redaction import storable
 from traces_app.states import EVENT_TYPES, MOVES
 
@@ -59,13 +59,14 @@ def move(
     fence: int | None = None,
     where: sql.Condition | None = None,
     note: Mapping[str, Any] | None = None,
+    notes: Sequence[Note] = (),
     now: datetime | None = None,
     **columns: Any,
 ) -> bool:
     """Apply one of `MOVES`; False when another was faster (then nothing was written). `trace` is brought up to date.
 
     With `fence` only the attempt of that number may; `where` is a further condition on the row. `note` is added to the
-    `status` event.
+    `status` event; `notes` are events that come before it.
     """
     sources, target = MOVES[action]
     moment = now or database_now()
@@ -75,15 +76,15 @@ def move(
         fence, attempt = trace.attempt, trace.attempt + 1
         columns["attempt"] = attempt
     columns = {**columns, "status": target, "changed_at": moment}
-    sequence = sql.move_row(trace.pk, sorted(sources), columns, events=1, attempt=fence, where=where)
+    sequence = sql.move_row(trace.pk, sorted(sources), columns, events=len(notes) + 1, attempt=fence, where=where)
     if sequence is None:
         return False
     for name, value in columns.items():
         setattr(trace, name, value)
     trace.last_sequence = sequence
     data = {"status": target, "action": action, **(note or {})}
-    _insert(trace, attempt, [Note("status", data)], moment)
-    tell(trace, changes, 1)
+    _insert(trace, attempt, [*notes, Note("status", data)], moment)
+    tell(trace, changes, len(notes) + 1)
     return True
 
 
@@ -95,7 +96,7 @@ def first_event(trace: Trace, changes: Changes) -> None:
 
 def append_events(
     trace: Trace, attempt: int, notes: Sequence[Note], changes: Changes, *, statuses: Sequence[str]
-) -> list[TraceEvent]:
+) -> list[sql.EventRow]:
     """Number and store `notes`, in order, if this attempt is still in one of `statuses`; raises `Lost`."""
     moment = utc_now()
     sequence = sql.move_row(trace.pk, statuses, {"changed_at": moment}, events=len(notes), attempt=attempt)
@@ -107,10 +108,10 @@ def append_events(
     return events
 
 
-def _insert(trace: Trace, attempt: int, notes: Sequence[Note], moment: datetime) -> list[TraceEvent]:
+def _insert(trace: Trace, attempt: int, notes: Sequence[Note], moment: datetime) -> list[sql.EventRow]:
     first = trace.last_sequence - len(notes) + 1
     events = [
-        TraceEvent(
+        sql.EventRow(
             trace_id=trace.pk,
             sequence=first + index,
             type=note.type if note.type in EVENT_TYPES else "log",

@@ -7,7 +7,7 @@ from typing import Any
 
 from sessions_app.changes import Changes
 from traces_app import sql
-from traces_app.models import ToolCall, Trace, TraceEvent
+from traces_app.models import ToolCall, Trace
 from traces_app.moves import Note, append_events
 from traces_app.redaction import storable, storable_text
 from traces_app.states import GOAL_STATUSES, RUNNING
@@ -16,7 +16,7 @@ REPORTABLE = ("message", "tool_call", "tool_result", "goal", "artifact", "contex
 MAX_GOALS = 2000
 
 
-def record(trace: Trace, attempt: int, notes: list[Note], changes: Changes) -> list[TraceEvent]:
+def record(trace: Trace, attempt: int, notes: list[Note], changes: Changes) -> list[sql.EventRow]:
     """Store `notes` of the running attempt; raises `moves.Lost` when it does not run any more."""
     events = append_events(trace, attempt, [_normal(note) for note in notes], changes, statuses=[RUNNING])
     for event in events:
@@ -44,7 +44,7 @@ def _normal(note: Note) -> Note:
     return note
 
 
-def _take_in(trace: Trace, attempt: int, event: TraceEvent) -> None:
+def _take_in(trace: Trace, attempt: int, event: sql.EventRow) -> None:
     data = event.data
     if event.type == "goal":
         sql.put_goal(trace.pk, data["goal_id"], data["parent_id"], data["title"], data["status"], limit=MAX_GOALS)

@@ -36,6 +36,7 @@ _SECRETS = (
     re.compile(r"(?i:\bbearer)\s+(?P<keep>)[A-Za-z0-9._~+/-]{12,}=*"),
 )
 _IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}(@)", re.IGNORECASE)
+_SHORTEST = 15  # of what `_SECRETS` find; the other two find nothing without "=" or ":"
 _ASSIGNED = re.compile(
     r"""\b((?:[A-Za-z0-9]{1,40}[_-]){0,5}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key)["']?\s{0,3}[=:]\s{0,3}["']?)"""
     r"""([^\s"',;&)}\]]{6,500})""",
@@ -45,6 +46,8 @@ _ASSIGNED = re.compile(
 
 def redact_text(text: str) -> str:
     """`text` with what looks like a secret hidden."""
+    if len(text) < _SHORTEST and "=" not in text and ":" not in text:
+        return text  # most texts of events are single words
     for pattern in _SECRETS:
         text = pattern.sub(HIDDEN, text)
     text = _IN_URL.sub(rf"\1{HIDDEN}\2", text)

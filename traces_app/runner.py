@@ -124,7 +124,7 @@ class _Run:
         claimed = self._attempt.claimed
         executor: Any = find_executor(claimed.executor)
         request, injected = load_request(claimed, self._attempt.deadline)
-        trace = sql.load(claimed.pk)
+        trace = claimed.trace or sql.load(claimed.pk)
         self._report = report = TraceReport(self._attempt, trace, request.agent_id, request.session_id)
         report.pending = [injected]
         returned = executor.run(request, report)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 from django.db import DEFAULT_DB_ALIAS, connection
-from django.db.models import Model
 
 from sessions_app.context.profiles import View
 from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.db import from_column, time_as_text
 from sessions_app.sql import marks, messages_by_key
+from traces_app.columns import prepared
 from traces_app.models import ToolCall, Trace, TraceEvent
 from traces_app.states import CREATED, OPEN
 
@@ -79,6 +78,18 @@ def claimable(
         return list(cursor.fetchall())
 
 
+def load_with_context(trace_pk: int) -> tuple[Trace, dict[str, Any]]:
+    """The trace and its session's context, which is as it will stay where the session's lock is held already."""
+    row = _first(
+        f"""SELECT {_SELECTED}, s.context FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
+             WHERE t.id = %s""",
+        [trace_pk],
+    )
+    if row is None:
+        raise Trace.DoesNotExist
+    return _made(row[:-1]), _value(row[-1])
+
+
 def load_claimable(trace_pk: int) -> tuple[Trace, dict[str, Any]] | None:
     """The trace if it may begin, and its session's context."""
     row = _first(
@@ -93,10 +104,6 @@ def session_if_created(trace_pk: int) -> int | None:
     """Most rings come for what somebody else has taken already: those cost this one read, and no transaction."""
     row = _first(f"SELECT session_id FROM traces_app_trace WHERE id = %s AND status = '{CREATED}'", [trace_pk])
     return None if row is None else int(row[0])
-
-
-def has_children(trace_pk: int) -> bool:
-    return _first("SELECT 1 FROM traces_app_trace WHERE parent_id = %s LIMIT 1", [trace_pk]) is not None
 
 
 def states_of(trace_pks: Sequence[int]) -> dict[int, tuple[str, int]]:
@@ -138,28 +145,55 @@ def move_row(
     return int(rows[0][0]) if rows else None
 
 
-_EVENT = ("trace_id", "sequence", "type", "span_id", "parent_id", "attempt", "timestamp", "data")
+class EventRow(NamedTuple):
+    """An event to insert; the fields are the columns, `data` is a value."""
+
+    trace_id: int
+    sequence: int
+    type: str
+    span_id: str
+    parent_id: str | None
+    attempt: int
+    timestamp: datetime
+    data: Any
 
 
-def insert_events(events: Sequence[TraceEvent]) -> None:
-    values = [prepared(TraceEvent, name, getattr(event, name)) for event in events for name in _EVENT]
+_EVENT = EventRow._fields
+
+
+def insert_events(events: Sequence[EventRow]) -> None:
+    values = [prepared(TraceEvent, name, value) for event in events for name, value in zip(_EVENT, event, strict=True)]
     rows = ",".join([f"({marks(_EVENT)})"] * len(events))
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO traces_app_traceevent ({','.join(_EVENT)}) VALUES {rows}", values)
 
 
-def end_parts(trace_pk: int, goals: str, goals_open: Sequence[str], moment: datetime) -> None:
-    """What a trace that has ended leaves: no goal under way, no call without an outcome, no question unanswered."""
+def end_parts(trace_pk: int, goals: str, goals_open: Sequence[str], moment: datetime) -> bool:
+    """What a trace that has ended leaves: no goal under way, no call without an outcome, no question unanswered.
+
+    Most leave none of these, so it is asked first. Returns whether the trace has children.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
-            f"UPDATE traces_app_goal SET status = %s WHERE trace_id = %s AND status IN ({marks(goals_open)})",
-            [goals, trace_pk, *goals_open],
+            f"""SELECT EXISTS (SELECT 1 FROM traces_app_goal WHERE trace_id = %s AND status IN ({marks(goals_open)})),
+                       EXISTS (SELECT 1 FROM traces_app_toolcall WHERE trace_id = %s AND status = 'running'),
+                       EXISTS (SELECT 1 FROM traces_app_approval WHERE trace_id = %s AND status = 'asked'),
+                       EXISTS (SELECT 1 FROM traces_app_trace WHERE parent_id = %s)""",
+            [trace_pk, *goals_open, trace_pk, trace_pk, trace_pk],
         )
-    end_calls(trace_pk, moment)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE traces_app_approval SET status = 'refused' WHERE trace_id = %s AND status = 'asked'", [trace_pk]
-        )
+        goals_left, calls_left, question_left, children = cursor.fetchone()
+        if goals_left:
+            cursor.execute(
+                f"UPDATE traces_app_goal SET status = %s WHERE trace_id = %s AND status IN ({marks(goals_open)})",
+                [goals, trace_pk, *goals_open],
+            )
+        if question_left:
+            cursor.execute(
+                "UPDATE traces_app_approval SET status = 'refused' WHERE trace_id = %s AND status = 'asked'", [trace_pk]
+            )
+    if calls_left:
+        end_calls(trace_pk, moment)
+    return bool(children)
 
 
 def end_calls(trace_pk: int, moment: datetime) -> None:
@@ -223,16 +257,6 @@ def put_call_result(
 
 def _of_call(**columns: Any) -> list[Any]:
     return [prepared(ToolCall, name, value) for name, value in columns.items()]
-
-
-def prepared(model: type[Model], column: str, value: Any) -> Any:
-    """A value as this column takes it: JSON as text, times as this database writes them."""
-    return _field(model, column).get_db_prep_save(value, connection)
-
-
-@cache
-def _field(model: type[Model], column: str) -> Any:
-    return next(field for field in model._meta.concrete_fields if field.attname == column)
 
 
 def insert_trace(trace: Trace) -> None:

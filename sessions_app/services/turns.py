@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from django.db import connection
 
 from sessions_app import states
@@ -43,16 +42,18 @@ PREVIOUS_RESULTS_KEPT = 20
 
 
 def add_to_context(
-    *, session_pk: int, patch: dict[str, Any], result: tuple[str, dict[str, Any]] | None, changes: Changes
+    *,
+    session_pk: int,
+    before: dict[str, Any],
+    patch: dict[str, Any],
+    result: tuple[str, dict[str, Any]] | None,
+    changes: Changes,
 ) -> bool:
     """Merge a trace's patch into the session's context and remember its result (`(trace id, what)`) among the last 20.
 
-    Call it under the session's lock. The context keeps within its size: old results go first, then the patch is left out;
-    False when it was.
+    Call it under the session's lock, with the context as it is `before`; the caller appends a message or notes the state
+    afterwards. The context keeps within its size: old results go first, then the patch is left out; False when it was.
     """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT context FROM sessions_app_session WHERE id = %s", [session_pk])
-        before: dict[str, Any] = msgspec.json.decode(cursor.fetchone()[0])
     taken = True
     context = _with_result(merge_patch(before, patch), result)
     if context is None:
@@ -66,7 +67,6 @@ def add_to_context(
                       state_revision = state_revision + 1, changed_at = %s WHERE id = %s""",
             [dumps(context), column_time(wire_time(utc_now()) or ""), session_pk],
         )
-    note_state(session_pk, changes)
     changes.session(session_pk).context = context
     return taken
 

@@ -26,6 +26,9 @@ from traces_app.redaction import HIDDEN, MAX_DEPTH, redact_text, storable, stora
         "password=opensesame",
         'api_key: "opensesame"',
         "-----BEGIN RSA PRIVATE KEY-----\nopensesame\n-----END RSA PRIVATE KEY-----",
+        "xoxb-abcdefghij",
+        "token=abcdef",
+        "ab://me:x@db",
     ],
 )
 def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
