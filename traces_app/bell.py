@@ -1,11 +1,12 @@
 """What this process wants to tell the workers. All of it may be lost: the sweep finds what the bell missed.
 
 Ringing only notes; the process's keeper (`keeper.py`) does the talking, so neither the event loop, nor the writer, nor an
-ack ever waits for a broker.
+ack ever waits for a broker. A process of a worker's pool has no keeper: there the task answers when its trace has ended.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +16,7 @@ MAX_NOTED = 20_000
 _rings: deque[int] = deque(maxlen=MAX_NOTED)
 _sessions: deque[int] = deque(maxlen=MAX_NOTED)
 _cancelled: deque[int] = deque(maxlen=MAX_NOTED)
-_listeners: list[Callable[[], None]] = []
+_listeners: dict[Callable[[], None], int] = {}
 _lock = threading.Lock()
 
 
@@ -39,13 +40,17 @@ def cancel_children(trace_pk: int) -> None:
 
 def listen(wake: Callable[[], None]) -> None:
     with _lock:
-        _listeners.append(wake)
+        _listeners[wake] = os.getpid()
 
 
 def forget(wake: Callable[[], None]) -> None:
     with _lock:
-        if wake in _listeners:
-            _listeners.remove(wake)
+        _listeners.pop(wake, None)
+
+
+def is_heard() -> bool:
+    """Whether somebody listens in this very process: a fork inherits the names of listeners, and none of their threads."""
+    return os.getpid() in list(_listeners.values())
 
 
 def _wake() -> None:

@@ -47,6 +47,23 @@ def _ring_failed(error: Exception) -> None:
         log.warning("the broker can't be reached; traces wait for the sweep: %s", type(error).__name__)
 
 
+def answer_bell(ringer: Ringer | None) -> None:
+    """Do what this process's bell asks for."""
+    cancelled = bell.take_cancelled()
+    if cancelled:
+        for pk in leases.children_elsewhere(cancelled):
+            leases.cancel_child(pk)
+    rings, sessions = bell.take_rings(), bell.take_sessions()
+    if ringer is None:
+        return
+    if sessions:
+        rings += leases.next_in_line(sessions)
+    for number, pk in enumerate(rings):
+        if not ringer(pk):
+            leases.give_back_hints(rings[number:], database_now())  # the sweep rings for them, every second
+            return
+
+
 class Keeper(threading.Thread):
     """`ringer(trace_pk)` hints to the workers, or is None where they have ears of their own (the embedded hub).
 
@@ -75,7 +92,7 @@ class Keeper(threading.Thread):
             self._wake.wait(SWEEP_SECONDS)
             self._wake.clear()
             try:
-                self._answer_bell()
+                answer_bell(self._ringer)
                 if time.monotonic() - swept >= SWEEP_SECONDS:
                     swept = time.monotonic()
                     self._sweep()
@@ -88,21 +105,6 @@ class Keeper(threading.Thread):
             if on_postgres():
                 connection.close()  # back to the pool
         connection.close()
-
-    def _answer_bell(self) -> None:
-        cancelled = bell.take_cancelled()
-        if cancelled:
-            for pk in leases.children_elsewhere(cancelled):
-                leases.cancel_child(pk)
-        rings, sessions = bell.take_rings(), bell.take_sessions()
-        if self._ringer is None:
-            return
-        if sessions:
-            rings += leases.runnable(sessions)
-        for number, pk in enumerate(rings):
-            if not self._ringer(pk):
-                leases.give_back_hints(rings[number:], database_now())  # the sweep rings for them, every second
-                return
 
     def _sweep(self) -> None:
         leases.sweep()

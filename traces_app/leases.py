@@ -201,7 +201,7 @@ def claimable_keys(limit: int = 1000) -> list[int]:
     return [pk for (pk,) in sql.claimable("t.id", "t.executor <> %s", [DELEGATE], limit=limit)]
 
 
-def runnable(session_pks: list[int]) -> list[int]:
-    """What may begin now in these sessions."""
-    where = f"t.executor <> %s AND t.session_id IN ({marks(session_pks)})"
+def next_in_line(session_pks: list[int]) -> list[int]:
+    """What stood in line in these sessions and may begin now. (For what never had to stand there it was rung at once.)"""
+    where = f"t.in_line AND t.executor <> %s AND t.session_id IN ({marks(session_pks)})"
     return [pk for (pk,) in sql.claimable("t.id", where, [DELEGATE, *session_pks], limit=SWEEP_LIMIT)]

@@ -8,7 +8,8 @@ from celery import shared_task
 from django.db import connection
 
 from sessions_app.db import is_outage, on_postgres
-from traces_app import classifier
+from traces_app import bell, classifier
+from traces_app.keeper import answer_bell, ring_celery
 from traces_app.runner import run_trace
 
 log = logging.getLogger("hub.traces")
@@ -34,6 +35,8 @@ def run(trace_pk: int) -> None:
     """Run a trace if it is there to be run. Delivered twice, or late, it does nothing."""
     try:
         run_trace(trace_pk)
+        if not bell.is_heard():
+            answer_bell(ring_celery)  # whoever stood in line behind it would wait for a sweep
     except Exception as error:
         if not is_outage(error):
             raise

@@ -15,3 +15,5 @@ def nothing_remembered_of_other_tests() -> None:
         memory.forget_everything()
     hooks._resolved.cache_clear()
     bell.take_rings()
+    bell.take_sessions()
+    bell.take_cancelled()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -17,8 +22,10 @@ from sessions_app.protocol.errors import Busy, Invalid, SessionClosed
 from sessions_app.services.agents import update_agent
 from sessions_app.services.sessions import close_session, open_session
 from tests.integration.traces.conftest import Talk, statuses
-from traces_app import leases
-from traces_app.lifecycle import cancel_trace
+from traces_app import bell, leases
+from traces_app.executors.contract import Completed
+from traces_app.keeper import answer_bell
+from traces_app.lifecycle import cancel_trace, complete
 from traces_app.models import Trace
 
 
@@ -93,8 +100,45 @@ def test_enqueue_lets_them_run_one_after_the_other() -> None:
     assert leases.claim(second.pk, "w") is None
     with unit_of_work() as changes:
         cancel_trace(trace_pk=first.pk, session_pk=talk.pk, by="alice", changes=changes)
-    assert leases.runnable([talk.pk]) == [second.pk]
+    assert leases.next_in_line([talk.pk]) == [second.pk]
     assert leases.claim(second.pk, "w") is not None
+
+
+@pytest.mark.parametrize("policy", ["enqueue", "parallel"])
+def test_an_end_rings_for_the_next_in_line_and_for_nobody_who_was_rung_for_before(
+    policy: str, django_capture_on_commit_callbacks: Callable[..., AbstractContextManager[Any]]
+) -> None:
+    talk = Talk("bob", busy_policy=policy)
+    first, second, third = talk.ask("one"), talk.ask("two"), talk.ask("three")
+    claimed = leases.claim(first.pk, "w")
+    assert claimed is not None
+    with django_capture_on_commit_callbacks(execute=True):
+        assert complete(claimed, Completed("done"))
+    assert not bell.is_heard(), "as in a process of a worker's pool"
+    rung: list[int] = []
+
+    def ringer(trace_pk: int) -> bool:
+        rung.append(trace_pk)
+        return True
+
+    answer_bell(ringer)
+    assert rung == ([second.pk] if policy == "enqueue" else [])
+    assert {trace.status for trace in Trace.objects.filter(pk__in=[second.pk, third.pk])} == {"created"}
+
+
+def test_a_bell_is_heard_by_whoever_listens_in_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    rung = threading.Event()
+    bell.listen(rung.set)
+    try:
+        assert bell.is_heard()
+        bell.ring_next(1)
+        assert rung.is_set()
+        monkeypatch.setattr(os, "getpid", lambda: 0)  # as in a child that was forked later
+        assert not bell.is_heard()
+    finally:
+        bell.forget(rung.set)
+        bell.take_sessions()
+    assert not bell.is_heard()
 
 
 def test_parallel_lets_them_run_together() -> None:
