@@ -337,6 +337,8 @@ HUB_A2A_CONTEXT_SECONDS = env_number(
     "HUB_A2A_CONTEXT_SECONDS", 2_592_000
 )  # how long a context may be silent; 0: for ever
 HUB_A2A_CARD_SECONDS = int(env_number("HUB_A2A_CARD_SECONDS", 60))  # how long a card may be kept
+# A blocking send is answered with its task as it is when for so long nobody has begun it (the agent is away).
+HUB_A2A_WAIT_SECONDS = env_number("HUB_A2A_WAIT_SECONDS", 50)
 HUB_A2A_PING_SECONDS = int(env_number("HUB_A2A_PING_SECONDS", 3))  # stock clients give a silent stream up after 5 s
 HUB_A2A_INPUT_MODES = env_list(
     "HUB_A2A_INPUT_MODES", "text/*,image/*,audio/*,video/*,application/json,application/pdf,application/octet-stream"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
 from hub.a2a.desk import desk_of
 from hub.a2a.models import Question
@@ -58,9 +58,9 @@ class Watch:
         pieces, self._seat.frames = self._seat.frames, []
         return [_frame.decode(piece.frame) for piece in pieces if piece.is_for(view, asked=True)]
 
-    async def wait(self) -> None:
+    async def wait(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(CHECK_SECONDS):  # `wait_for` may swallow a cancellation (Python 3.11)
+            async with asyncio.timeout(seconds):  # `wait_for` may swallow a cancellation (Python 3.11)
                 await self._seat.wake.wait()
         except TimeoutError:
             pass
@@ -104,25 +104,34 @@ class LiveText:
 
 
 async def follow(
-    watch: Watch, principal: Principal, after: int, *, until_it_rests: bool = False
+    watch: Watch,
+    principal: Principal,
+    after: int,
+    *,
+    until_it_rests: bool = False,
+    begun_within: float | None = None,
 ) -> AsyncGenerator[tuple[int | None, Update]]:
     """The updates of the watched task after `after`, each with its sequence (None: live text), until it has ended.
 
-    `until_it_rests`: or waits for its client. Raises `Unavailable` when this process stops, `Unauthenticated` when the key
-    has gone and `NotFound` when the owner has left the context.
+    `until_it_rests`: or waits for its client. `begun_within`: or nobody has begun it for so many seconds. Raises `Unavailable`
+    when this process stops, `Unauthenticated` when the key has gone and `NotFound` when the owner has left the context.
     """
     runtime, ref = watch.runtime, watch.ref
     loop = runtime.loop
     checked = loop.time()
+    deadline = checked + begun_within if begun_within is not None else None
     live = LiveText(ref)
     view = await runtime.read(eyes, ref)
     while True:
         for frame in watch.frames(view):
             if await _is_of(runtime, ref, live, frame) and (piece := live.take(frame)) is not None:
+                deadline = None
                 yield None, piece
         page = await runtime.read(page_after, ref, after)
         for number, update in page.updates:
             update = live.finish(update)
+            if not isinstance(update, TaskStatusUpdateEvent) or update.status.state != TaskState.TASK_STATE_SUBMITTED:
+                deadline = None
             yield number, update
             if isinstance(update, TaskStatusUpdateEvent) and (
                 update.status.state in TERMINAL or (until_it_rests and update.status.state in INTERRUPTED)
@@ -135,7 +144,9 @@ async def follow(
             continue
         if runtime.stopping:
             raise Unavailable(stored=False)
-        await watch.wait()
+        if deadline is not None and loop.time() >= deadline:
+            return
+        await watch.wait(CHECK_SECONDS if deadline is None else min(CHECK_SECONDS, deadline - loop.time()))
         if loop.time() - checked >= CHECK_SECONDS:
             checked = loop.time()
             view = await runtime.read(_check, principal, ref)

@@ -106,7 +106,11 @@ class HubHandler(RequestHandler):
         with Watch(call.runtime, ref) as watch:
             seen = await call.read(snapshot, ref)
             if not seen.rests and not params.configuration.return_immediately:
-                async with aclosing(self._updates(call, watch, seen.position, until_it_rests=True)) as updates:
+                submitted = seen.task.status.state == TaskState.TASK_STATE_SUBMITTED
+                patience = settings.HUB_A2A_WAIT_SECONDS if submitted else None
+                async with aclosing(
+                    follow(watch, call.principal, seen.position, until_it_rests=True, begun_within=patience)
+                ) as updates:
                     async for _ in updates:
                         pass
         seen = await self._snapshot(call, ref, history=history)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from a2a.types import TaskState, TaskStatusUpdateEvent
 from asgiref.sync import sync_to_async
+from django.conf import settings
 
+from hub.a2a.cards import find_card_agent
+from hub.a2a.following import Watch, follow
+from hub.a2a.tasks import find_task
+from hub.a2a.updates import Update
 from sessions_app.db import utc_now
 from sessions_app.models import Session
+from sessions_app.realtime.runtime import get_runtime
 from sessions_app.services.sessions import expire_sessions
 from tests.integration.inbound.conftest import (
     MakePeer,
@@ -25,6 +35,27 @@ from tests.integration.inbound.conftest import (
     work_soon,
 )
 from traces_app.executors.contract import Completed, Report, Request
+
+BEGUN, GATE = threading.Event(), threading.Event()
+
+
+def gated(request: Request, report: Report) -> str:
+    """Says that it has begun, and ends when the gate is opened."""
+    BEGUN.set()
+    while not GATE.wait(0.05):
+        report.check()
+    return "opened"
+
+
+async def _states(updates: AsyncGenerator[tuple[int | None, Update]]) -> AsyncGenerator[str]:
+    async with aclosing(updates):
+        async for _, update in updates:
+            if isinstance(update, TaskStatusUpdateEvent):
+                yield TaskState.Name(update.status.state).removeprefix("TASK_STATE_").lower()
+
+
+async def _all(updates: AsyncGenerator[tuple[int | None, Update]]) -> list[str]:
+    return [state async for state in _states(updates)]
 
 
 async def test_an_agent_that_just_answers_has_a_task_as_long_as_its_question_is_open(alice: Peer, bob: Peer) -> None:
@@ -49,6 +80,46 @@ async def test_a_blocking_send_waits_for_the_answer(alice: Peer, bob: Peer) -> N
     await bob.answer(session_id, "Now")
     task = await sending
     assert (state_of(task), texts_of(task)) == ("completed", ["Now"])
+
+
+async def test_a_blocking_send_to_an_agent_that_is_away_is_answered_with_the_task_as_it_is(
+    alice: Peer, bob: Peer, echo: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "HUB_A2A_WAIT_SECONDS", 0.2)
+    for agent in ("bob", "echo"):  # nobody is there to answer; no worker is there to run it
+        task = await alice.send(agent, "Is anybody there?", wait=True)
+        assert state_of(task) == "submitted"
+        assert task["history"][0]["parts"] == [{"text": "Is anybody there?"}]
+    old = {"id": "t-1", "sessionId": "s-1", "message": {"role": "user", "parts": [{"type": "text", "text": "hello?"}]}}
+    assert (await alice.result("bob", "tasks/send", old))["status"]["state"] == "submitted"
+
+
+async def test_a_task_that_somebody_has_begun_is_waited_for(
+    alice: Peer, peer: MakePeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "HUB_A2A_WAIT_SECONDS", 0)
+    await peer("slow", executor="python:tests.integration.inbound.test_sending:gated")
+    BEGUN.clear()
+    GATE.clear()
+    task = await alice.send("slow", "go", messageId="same")
+    assert state_of(await alice.send("slow", "go", messageId="same", wait=True)) == "submitted"
+    runtime = get_runtime()
+    principal = await runtime.authenticate(f"Bearer {alice.key}")
+    slow = await runtime.read(find_card_agent, "slow")
+    assert slow is not None
+    ref = await runtime.read(find_task, task["id"], principal.agent_pk, slow.pk)
+    working = asyncio.create_task(work_soon())
+    assert await asyncio.to_thread(BEGUN.wait, 20)
+    sending = asyncio.create_task(alice.send("slow", "go", messageId="same", wait=True))
+    with Watch(runtime, ref) as watch:  # from its beginning: that it is begun is an update
+        rest = asyncio.create_task(_all(follow(watch, principal, 0, begun_within=0)))
+        await asyncio.wait({sending, rest}, timeout=0.2)
+        assert not sending.done()
+        assert not rest.done()
+        GATE.set()
+        assert texts_of(await sending) == ["opened"]
+        assert (await rest)[-1] == "completed"
+    await working
 
 
 async def test_a_stream_is_the_task_then_the_answer_then_the_end(alice: Peer, bob: Peer) -> None:
