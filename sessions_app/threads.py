@@ -204,13 +204,18 @@ class Readers:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hub-reader")
         self._pid = os.getpid()
+        self._stopped = False
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call `function` in a reader thread. Raises `Unavailable` when the database can't be read, after one retry."""
+        """Call `function` in a reader thread. Raises `Unavailable` when the database can't be read, after one retry, and when
+        the process stops."""
+        if self._stopped:
+            raise Unavailable(stored=False)
         return await asyncio.get_running_loop().run_in_executor(self._pool, _read, function, *arguments)
 
     def stop(self) -> None:
         """Finish what was asked for, and give the connections back: one left to a dead thread is lost to the driver's pool."""
+        self._stopped = True
         together = threading.Barrier(self._threads)  # so that each thread closes once, its own
         for _ in range(self._threads):
             self._pool.submit(_close, together)

@@ -68,15 +68,17 @@ class Board:
         if self._inbox is not None:
             self._inbox.open(self._runtime.loop)
 
+    def wake(self) -> None:
+        for followers in self._followers.values():
+            for follower in followers:
+                follower.wake.set()
+
     def stop(self) -> None:
         self._keeper.stop()
         if self._inbox is not None:
             self._inbox.close(self._runtime.loop)
         if self._task is not None:
             self._task.cancel()
-        for followers in self._followers.values():
-            for follower in followers:
-                follower.wake.set()
 
     # Hearing
 

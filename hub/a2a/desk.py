@@ -58,10 +58,11 @@ class Desk:
     async def look(self) -> None:
         pass
 
+    def wake(self) -> None:
+        """They wait on their sessions, which the registry wakes."""
+
     def stop(self) -> None:
-        for listeners in self._listeners.values():
-            for listener in listeners:
-                listener.wake.set()
+        pass
 
 
 def desk_of(runtime: Runtime) -> Desk:

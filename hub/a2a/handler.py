@@ -53,6 +53,7 @@ from hub.a2a.questions import cancel_question
 from hub.a2a.tasks import Snapshot, TaskRef, direct_answer, find_task, snapshot
 from hub.a2a.updates import Update
 from sessions_app.changes import unit_of_work
+from sessions_app.protocol.errors import Unavailable
 from traces_app import lifecycle
 
 Event = Task | Message | Update
@@ -104,16 +105,21 @@ class HubHandler(RequestHandler):
         history = history_length(params.configuration)
         ref = await self._receive(params, call)
         with Watch(call.runtime, ref) as watch:
-            seen = await call.read(snapshot, ref)
+            seen = await self._snapshot(call, ref, history=history)
             if not seen.rests and not params.configuration.return_immediately:
                 submitted = seen.task.status.state == TaskState.TASK_STATE_SUBMITTED
                 patience = settings.HUB_A2A_WAIT_SECONDS if submitted else None
-                async with aclosing(
-                    follow(watch, call.principal, seen.position, until_it_rests=True, begun_within=patience)
-                ) as updates:
-                    async for _ in updates:
-                        pass
-        seen = await self._snapshot(call, ref, history=history)
+                try:
+                    async with aclosing(
+                        follow(watch, call.principal, seen.position, until_it_rests=True, begun_within=patience)
+                    ) as updates:
+                        async for _ in updates:
+                            pass
+                    seen = await self._snapshot(call, ref, history=history)
+                except Unavailable:
+                    if not call.runtime.stopping:
+                        raise
+                    # The message is stored, and its task goes on without us: as it was last seen.
         return direct_answer(seen.task) or seen.task
 
     @hub_errors

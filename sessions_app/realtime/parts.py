@@ -24,4 +24,7 @@ class Part(Protocol):
     async def look(self) -> None:
         """With each look at the rows: find what no hint told."""
 
+    def wake(self) -> None:
+        """The process stops: have whoever waits look once more, and end."""
+
     def stop(self) -> None: ...

@@ -39,7 +39,8 @@ class Registry:
         self.topics: dict[int, Topic] = {}
         self.everywhere: dict[int, set[Subscriber]] = {}  # agent sockets, by agent key
         self._counts: dict[int, int] = {}
-        self.empty = asyncio.Event()
+        self._waits = 0
+        self.empty = asyncio.Event()  # nobody is here: no socket, no stream, no request that waits
         self.empty.set()
 
     # Coming and going
@@ -70,8 +71,7 @@ class Registry:
         pk = subscriber.principal.agent_pk
         if subscriber in self.subscribers:
             self.subscribers.discard(subscriber)
-            if not self.subscribers:
-                self.empty.set()
+            self._see_who_is_here()
             self._counts[pk] -= 1
             if not self._counts[pk]:
                 del self._counts[pk]
@@ -95,6 +95,8 @@ class Registry:
         topic = self.topics.setdefault(session_pk, Topic(session_pk))
         event = asyncio.Event()
         topic.waiters.add(event)
+        self._waits += 1
+        self.empty.clear()
         return event
 
     def forget_wait(self, session_pk: int, event: asyncio.Event) -> None:
@@ -102,6 +104,18 @@ class Registry:
         if topic is not None:
             topic.waiters.discard(event)
             self._tidy(topic)
+        self._waits -= 1
+        self._see_who_is_here()
+
+    def wake_waits(self) -> None:
+        """Have everybody who waits look at what there is now."""
+        for topic in self.topics.values():
+            for event in topic.waiters:
+                event.set()
+
+    def _see_who_is_here(self) -> None:
+        if not self.subscribers and not self._waits:
+            self.empty.set()
 
     # What was committed
 

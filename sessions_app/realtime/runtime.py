@@ -117,10 +117,13 @@ class Runtime:
         for subscriber in list(self.registry.subscribers):
             subscriber.say(encode("closing", retry_after=round(random.uniform(0.5, 3.0), 2)))
             subscriber.end(STOPPING)
+        self.registry.wake_waits()  # a request that waits is answered with what is known
+        for part in self.parts:
+            part.wake()
         try:
             await asyncio.wait_for(self.registry.empty.wait(), settings.HUB_CLOSE_SECONDS)
         except TimeoutError:
-            log.info("%d sockets did not close in time", len(self.registry.subscribers))
+            log.info("%d sockets and what waits did not end in time", len(self.registry.subscribers))
         for task in [*self._tasks, *([self._starting] if self._starting is not None else [])]:
             task.cancel()
         for part in self.parts:

@@ -20,7 +20,7 @@ from hub.a2a.tasks import find_task
 from hub.a2a.updates import Update
 from sessions_app.db import utc_now
 from sessions_app.models import Session
-from sessions_app.realtime.runtime import get_runtime
+from sessions_app.realtime.runtime import get_runtime, stop_runtime
 from sessions_app.services.sessions import expire_sessions
 from tests.integration.inbound.conftest import (
     MakePeer,
@@ -34,6 +34,7 @@ from tests.integration.inbound.conftest import (
     work,
     work_soon,
 )
+from traces_app.board import board_of
 from traces_app.executors.contract import Completed, Report, Request
 
 BEGUN, GATE = threading.Event(), threading.Event()
@@ -301,3 +302,27 @@ async def test_a_leave_is_given_or_refused_in_plain_words(
     await alice.send("careful", said, taskId=task["id"])
     await work()
     assert state_of(await alice.task("careful", task["id"])) == state
+
+
+@pytest.mark.parametrize("to", ["bob", "echo"])
+@pytest.mark.parametrize("method", ["SendMessage", "tasks/send"])
+async def test_a_hub_that_stops_answers_who_waits_with_the_task_and_does_not_wait_for_it(
+    alice: Peer, bob: Peer, echo: Peer, to: str, method: str
+) -> None:
+    params = {
+        "SendMessage": send_params("hello?", wait=True),
+        "tasks/send": {"message": {"role": "user", "parts": [{"type": "text", "text": "hello?"}]}},
+    }
+    sending = asyncio.create_task(alice.result(to, method, params[method]))
+    await session_of(alice)
+    await _is_waited()
+    await stop_runtime()
+    result = await asyncio.wait_for(sending, 10)
+    assert state_of(result.get("task", result)) == "submitted"
+
+
+async def _is_waited() -> None:
+    """Until a request waits for something of a session or of a trace."""
+    runtime = get_runtime()
+    while not (runtime.registry.topics or board_of(runtime)._followers):  # noqa: ASYNC110 - it has no event of its own
+        await asyncio.sleep(0.01)

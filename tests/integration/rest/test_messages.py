@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sessions_app.realtime.runtime import get_runtime, stop_runtime
 from tests.integration.rest.conftest import Door
 
 
@@ -300,3 +301,13 @@ async def test_half_the_senders_over_one_door_and_half_over_another_number_witho
     assert sorted(answer["sequence"] for answer in answers) == list(range(1, 51))
     page = (await a.get(f"sessions/{session}/messages")).json()
     assert [message["sequence"] for message in page["messages"]] == list(range(1, 51))
+
+
+async def test_a_hub_that_stops_says_that_the_response_is_still_to_come(a: Door, b: Door) -> None:
+    session = await a.open("b")
+    waiting = asyncio.create_task(a.say(session, "are you there?", wait_for_response=True, timeout=50))
+    async with asyncio.timeout(10):
+        while not get_runtime().registry.topics:  # noqa: ASYNC110 - it has no event of its own
+            await asyncio.sleep(0.01)
+    await stop_runtime()
+    assert (await asyncio.wait_for(waiting, 10))["status"] == "pending"
