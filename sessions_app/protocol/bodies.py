@@ -178,7 +178,7 @@ def check_parts(raw: bytes) -> tuple[str, str]:
     try:
         parts = _parts_decoder.decode(raw)
     except msgspec.ValidationError as error:
-        problem = invalid_from(error)
+        problem = invalid_from(error, raw)
         field = problem.details.get("field", "")
         raise Invalid(problem.message, field="parts" + ("." + field if field[:1].isalpha() else field)) from None
     if not parts:

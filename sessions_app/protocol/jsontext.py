@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sessions_app.protocol.errors import Invalid
+from sessions_app.protocol.fields import named, path_of
 
 MAX_DEPTH = 64
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
@@ -41,16 +42,28 @@ def check_values(value: Any) -> None:
     todo = [value]
     while todo:
         item = todo.pop()
-        if isinstance(item, str):
-            if "\0" in item:
-                raise Invalid("Text may not hold U+0000.")
-        elif isinstance(item, dict):
-            todo.extend(item.keys())
+        if _holds_nul(item):
+            raise Invalid("Text may not hold U+0000.", **_at(path_of(value, _holds_nul)))
+        if _is_too_big(item):
+            sentence = "Integers beyond 64 bits are not taken; send them as strings."
+            raise Invalid(sentence, **_at(path_of(value, _is_too_big)))
+        if isinstance(item, dict):
             todo.extend(item.values())
         elif isinstance(item, list):
             todo.extend(item)
-        elif isinstance(item, int) and not _INT_MIN <= item <= _INT_MAX:
-            raise Invalid("Integers beyond 64 bits are not taken; send them as strings.")
+
+
+def _holds_nul(item: Any) -> bool:
+    """Whether the text itself, or a key of the object, holds it."""
+    return "\0" in item if isinstance(item, str) else isinstance(item, dict) and any("\0" in key for key in item)
+
+
+def _is_too_big(item: Any) -> bool:
+    return isinstance(item, int) and not _INT_MIN <= item <= _INT_MAX
+
+
+def _at(path: str) -> dict[str, str]:
+    return {"field": path} if path else {}
 
 
 def as_text(data: bytes | str) -> str:
@@ -73,21 +86,21 @@ def decode(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
             check_values(msgspec.json.decode(text))
         return result
     except msgspec.ValidationError as error:
-        raise invalid_from(error) from None
+        raise invalid_from(error, text) from None
     except msgspec.DecodeError:
         raise Invalid("That is not valid JSON.") from None
     except (RecursionError, UnicodeError):
         raise Invalid("That is not valid JSON.") from None
 
 
-def invalid_from(error: msgspec.ValidationError) -> Invalid:
-    """Turn a failed validation into our error: the sentence, and the field as a path like `parts[0].text`."""
+def invalid_from(error: msgspec.ValidationError, text: str | bytes) -> Invalid:
+    """Turn a failed validation of `text` into our error: the sentence, and the field as a path like `parts[0].text`."""
     sentence = str(error)
     match = _AT_FIELD.search(sentence)
     field = match[1] if match else ""
     if not field and (missing := re.search(r"field `([^`]+)`", sentence)):
         field = missing[1]
-    return Invalid(_AT_FIELD.sub("", sentence) + ".", **({"field": field} if field else {}))
+    return Invalid(_AT_FIELD.sub("", sentence) + ".", **_at(named(field, text, sentence)))
 
 
 _ANY = msgspec.json.Decoder()

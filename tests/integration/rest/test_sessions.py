@@ -61,7 +61,7 @@ async def test_the_public_url_of_the_settings_wins_over_the_request(a: Door, b: 
         ({"participants": ["a"]}, 400, "participants"),
         ({"participants": ["nobody"]}, 400, "participants"),
         ({"participants": ["hub"]}, 400, "participants"),
-        ({"participants": ["b\u0000"]}, 400, None),
+        ({"participants": ["b\u0000"]}, 400, "participants[0]"),
         ({"participants": "b"}, 400, "participants"),
         ({"participants": [f"x{n}" for n in range(40_000)]}, 400, "participants"),
         ({"participants": ["b"], "from": "b"}, 403, "from"),

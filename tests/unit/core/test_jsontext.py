@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from sessions_app.protocol import ids, limits
-from sessions_app.protocol.bodies import MessageBody, check_content, merge_patch
+from sessions_app.protocol.bodies import MessageBody, SessionPatch, check_content, merge_patch
 from sessions_app.protocol.errors import ALL, Invalid, TooLarge
-from sessions_app.protocol.jsontext import MAX_DEPTH, dumps, loads
+from sessions_app.protocol.jsontext import MAX_DEPTH, decode, dumps, loads
 
 
 def nested(depth: int) -> str:
@@ -71,6 +72,54 @@ def test_hostile_text_is_invalid_and_nothing_else(text: str | bytes) -> None:
 )
 def test_text_that_only_looks_hostile_is_taken(text: str) -> None:
     assert loads(text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('{"context":{"x":1,"a":[1,2,3,{"ok":0.5,"b":1e999}]}}', "context.a[3].b"),
+        ('{"context":{"big":-1e400}}', "context.big"),
+        ('{"context":{"a b":{"c.d":1e999}}}', 'context["a b"]["c.d"]'),
+        ('{"context":{"a":[{"k":"x\\u0000"}]}}', "context.a[0].k"),
+        ('{"context":{"a":[{"\\u0000":1}]}}', "context.a[0]"),
+        ('{"context":{"n":[0,123456789012345678901234567890]}}', "context.n[1]"),
+        ('{"context":[1]}', "context"),
+        ('{"title":1}', "title"),
+        ('{"context":{"' + "k" * 500 + '":1e999}}', 'context["' + "k" * 64 + '"]'),
+    ],
+)
+def test_an_error_names_the_field_as_its_writer_can_find_it(text: str, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        decode(text, msgspec.json.Decoder(SessionPatch))
+    assert refused.value.details["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ('"content":"x","metadata":{"a":[{"b":1e999}]}', "metadata.a[0].b"),
+        ('"parts":[{"text":"x"},{"data":{"deep":[{"n":1e999}]}}]', "parts[1].data.deep[0].n"),
+        ('"parts":[{"text":"x","metadata":{"a":"\\u0000"}}]', "parts[0].metadata.a"),
+        ('"parts":[{"text":5}]', "parts[0].text"),
+    ],
+)
+def test_also_inside_of_what_is_kept_as_it_came(fields: str, field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        check_content(decode("{" + fields + "}", msgspec.json.Decoder(MessageBody)))
+    assert refused.value.details["field"] == field
+
+
+def test_of_several_members_the_one_of_the_wrong_type_is_named() -> None:
+    with pytest.raises(Invalid) as refused:
+        decode('{"names":{"one":"1","two":2}}', msgspec.json.Decoder(dict[str, dict[str, str]]))
+    assert refused.value.details["field"] == "names.two"
+
+
+def test_a_path_ends_where_it_would_grow_too_long() -> None:
+    text = '{"context":' + '{"abcdefghijklmnopqrstuvwxyz":' * 60 + "1e999" + "}" * 60 + "}"
+    with pytest.raises(Invalid) as refused:
+        decode(text, msgspec.json.Decoder(SessionPatch))
+    assert len(refused.value.details["field"]) <= 300
 
 
 @given(
