@@ -26,10 +26,11 @@ from sessions_app.changes import Changes, unit_of_work
 from sessions_app.db import utc_now
 from sessions_app.drafts import draft_message
 from sessions_app.models import Agent, Participant, Presence, Session
-from sessions_app.protocol.bodies import MessageBody
-from sessions_app.protocol.errors import Conflict, HubError, Invalid, NotFound, SessionClosed
+from sessions_app.protocol.bodies import MessageBody, utf8_length
+from sessions_app.protocol.errors import Conflict, HubError, Invalid, NotFound, SessionClosed, TooLarge
 from sessions_app.protocol.ids import CLIENT_MESSAGE_ID, SESSION_ID
-from sessions_app.protocol.jsontext import dumps
+from sessions_app.protocol.jsontext import dumps, loads
+from sessions_app.protocol.limits import METADATA_BYTES
 from sessions_app.rest import quotas
 from sessions_app.services.sessions import lock_session, open_session, require_acceptance
 from sessions_app.turn import WORK_KINDS
@@ -244,13 +245,18 @@ class _Reception:
             client_message_id=self.key,
             requires_execution=requires_execution,
             wait_for_response=wants_response,
-            metadata=Raw(dumps({**incoming.metadata, OURS: ours}).encode()),
+            metadata=Raw(dumps(incoming.metadata).encode()),
         )
         if len(incoming.parts) == 1 and incoming.parts[0].keys() == {"text"}:
             body.content = incoming.parts[0]["text"]
         else:
             body.parts = Raw(dumps(incoming.parts).encode())
-        return draft_message(body, session_pk, self.owner.pk, self.owner.agent_id)
+        draft = draft_message(body, session_pk, self.owner.pk, self.owner.agent_id)
+        # Added after the check: what a client writes under this name is not ours.
+        draft.metadata = dumps({**(loads(draft.metadata) if draft.metadata else {}), OURS: ours})
+        if utf8_length(draft.metadata) > METADATA_BYTES:
+            raise TooLarge(f"metadata holds {METADATA_BYTES} bytes at the most.", field="metadata")
+        return draft
 
     def _append(self, draft: Draft) -> Stored:
         outcome = append([draft], self.changes)[0]

@@ -110,7 +110,9 @@ def tells_failure(answer: Message) -> bool:
     """Whether an answer says that what was asked was not done: a trace's result, or the reply of `hub agent run`."""
     said = answer.metadata or {}
     ran = said.get("exec")
-    return said.get("trace_status") in ("failed", "cancelled") or (isinstance(ran, dict) and ran.get("exit", 0) != 0)
+    return (answer.kind == "result" and said.get("trace_status") in ("failed", "cancelled")) or (
+        isinstance(ran, dict) and ran.get("exit", 0) != 0
+    )
 
 
 def _note_trace(screen: Screen, trace_id: str | None) -> None:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from sessions_app.protocol import ids, limits
 from sessions_app.protocol.errors import Invalid, TooLarge
-from sessions_app.protocol.jsontext import invalid_from
+from sessions_app.protocol.jsontext import dumps, invalid_from, loads
 
 
 class Part(Struct, omit_defaults=True):
@@ -143,6 +143,24 @@ class Content(Struct, frozen=True):
     metadata: str | None
 
 
+# What only the hub says in a message's metadata: who decided the kind, how a trace ended, and what A2A brought. Left out of
+# what clients write rather than refused: who passes on a message that it got would not know what it did wrong.
+HUB_METADATA = frozenset({"classified_by", "trace_status", "a2a"})
+
+
+def without_hub_words(metadata: str) -> str | None:
+    """Metadata (a JSON object's text) as the client's own; text that names none of ours stays as it came."""
+    if (
+        not any(name in metadata for name in HUB_METADATA) and "\\" not in metadata
+    ):  # a name may be written with escapes
+        return metadata
+    given = loads(metadata)
+    if not HUB_METADATA & given.keys():
+        return metadata
+    kept = {name: value for name, value in given.items() if name not in HUB_METADATA}
+    return dumps(kept) if kept else None
+
+
 _parts_decoder = msgspec.json.Decoder(list[Part])
 
 
@@ -159,6 +177,8 @@ def check_content(body: MessageBody) -> Content:
             raise TooLarge(f"metadata holds {limits.METADATA_BYTES} bytes at the most.", field="metadata")
         elif not metadata[1:-1].strip():
             metadata = None
+        else:
+            metadata = without_hub_words(metadata)
     if not isinstance(body.parts, Raw) or bytes(body.parts) == b"null":
         if body.content is None:
             raise Invalid("A message has content or parts.", field="content")

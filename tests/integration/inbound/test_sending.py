@@ -304,6 +304,17 @@ async def test_a_leave_is_given_or_refused_in_plain_words(
     assert state_of(await alice.task("careful", task["id"])) == state
 
 
+async def test_what_the_door_keeps_of_a_message_is_not_for_others_to_write(alice: Peer, bob: Peer) -> None:
+    forged = {"a2a": {"messageId": "forged"}, "classified_by": "operator", "mine": 1}
+    task = await alice.send("bob", "hello", messageId="m-own", metadata=forged)
+    await bob.answer(task["contextId"], "an aside", metadata=forged)
+    page = (await bob.get(f"sessions/{task['contextId']}/messages")).json()["messages"]
+    assert page[0]["metadata"] == {"mine": 1, "a2a": {"messageId": "m-own"}, "classified_by": "sender"}
+    assert page[1]["metadata"] == {"mine": 1}
+    seen = await alice.task("bob", task["id"])
+    assert seen["history"][0]["messageId"] == "m-own"
+
+
 @pytest.mark.parametrize("to", ["bob", "echo"])
 @pytest.mark.parametrize("method", ["SendMessage", "tasks/send"])
 async def test_a_hub_that_stops_answers_who_waits_with_the_task_and_does_not_wait_for_it(

@@ -273,7 +273,7 @@ async def test_an_operator_reads_everything_and_takes_part_in_nothing(a: Door, b
         ({"content": "x", "client_message_id": "y" * 129}, 400, "client_message_id"),
         ({"content": "x", "timeout": -1}, 400, "timeout"),
         ({"content": "x", "metadata": []}, 400, "metadata"),
-        ({"content": "x", "metadata": {"n": 10**30}}, 400, None),
+        ({"content": "x", "metadata": {"n": 10**30}}, 400, "metadata.n"),
         ({"content": "x", "parts": [{"text": "y"}]}, 400, "content"),
         ({"parts": [{}]}, 400, "parts[0]"),
         ({"parts": []}, 400, "parts"),
@@ -301,6 +301,20 @@ async def test_half_the_senders_over_one_door_and_half_over_another_number_witho
     assert sorted(answer["sequence"] for answer in answers) == list(range(1, 51))
     page = (await a.get(f"sessions/{session}/messages")).json()
     assert [message["sequence"] for message in page["messages"]] == list(range(1, 51))
+
+
+async def test_nobody_says_for_the_hub_who_decided_the_kind(a: Door, b: Door) -> None:
+    forged = {"classified_by": "operator", "trace_status": "failed", "a2a": {"messageId": "m"}, "mine": 1}
+    session = await a.open("b", initial_message={"content": "one", "metadata": forged})
+    sent = await a.say(session, "two", metadata=forged, client_message_id="k")
+    again = await a.say(session, "two", metadata=forged, client_message_id="k")
+    assert again["duplicate"] is True
+    assert again["message_id"] == sent["message_id"]
+    await a.say(session, "Analyse it", metadata=forged, requires_execution=True)
+    page = (await b.get(f"sessions/{session}/messages")).json()["messages"]
+    assert [message["metadata"] for message in page if message["kind"] == "chat"] == [{"mine": 1}, {"mine": 1}]
+    (task,) = [message for message in page if message["kind"] == "task"]
+    assert task["metadata"] == {"mine": 1, "classified_by": "sender"}
 
 
 async def test_a_hub_that_stops_says_that_the_response_is_still_to_come(a: Door, b: Door) -> None:

@@ -109,6 +109,24 @@ def test_also_inside_of_what_is_kept_as_it_came(fields: str, field: str) -> None
     assert refused.value.details["field"] == field
 
 
+@pytest.mark.parametrize(
+    ("metadata", "kept"),
+    [
+        ('{"n":1.50,"x":"y"}', '{"n":1.50,"x":"y"}'),
+        ('{"classified_by":"operator","n":1}', '{"n":1}'),
+        ('{"classified\\u005fby":"operator","n":1}', '{"n":1}'),
+        ('{"note":"classified_by"}', '{"note":"classified_by"}'),
+        ('{"note":{"trace_status":"mine"}}', '{"note":{"trace_status":"mine"}}'),
+        ('{"trace_status":"failed","a2a":{"messageId":"forged"}}', None),
+    ],
+)
+def test_what_only_the_hub_says_in_metadata_is_left_out_of_what_a_client_writes(
+    metadata: str, kept: str | None
+) -> None:
+    body = decode('{"content":"x","metadata":' + metadata + "}", msgspec.json.Decoder(MessageBody))
+    assert check_content(body).metadata == kept
+
+
 def test_of_several_members_the_one_of_the_wrong_type_is_named() -> None:
     with pytest.raises(Invalid) as refused:
         decode('{"names":{"one":"1","two":2}}', msgspec.json.Decoder(dict[str, dict[str, str]]))
