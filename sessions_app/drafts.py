@@ -6,7 +6,13 @@ import logging
 
 from sessions_app.append import Draft
 from sessions_app.models import KindRule
-from sessions_app.protocol.bodies import MessageBody, check_addressees, check_client_message_id, check_content
+from sessions_app.protocol.bodies import (
+    MessageBody,
+    check_addressees,
+    check_client_message_id,
+    check_content,
+    check_wait,
+)
 from sessions_app.protocol.classify import DEFAULT_RULES, Classifier, Rule, RuleError
 from sessions_app.protocol.errors import Forbidden, Invalid
 from sessions_app.protocol.ids import message_key
@@ -59,8 +65,7 @@ def draft_message(body: MessageBody, session_pk: int, agent_pk: int, agent_id: s
         if (key := message_key(text)) is None:
             raise Invalid("There is no such message for you in this session.", field="context_refs")
         refs.append(key)
-    if body.timeout is not None and body.timeout < 0:
-        raise Invalid("timeout is in seconds, not below 0.", field="timeout")
+    check_wait(body.timeout)
     decided = kinds.classifier.decide(content.text, body.requires_execution)
     return Draft(
         session_pk=session_pk,

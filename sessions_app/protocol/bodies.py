@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -26,6 +26,15 @@ class Part(Struct, omit_defaults=True):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
+Seconds = Annotated[
+    float,
+    msgspec.Meta(
+        description=f"how long to wait for the response; {limits.WAIT_SECONDS_DEFAULT:.0f} by default",
+        extra_json_schema={"minimum": 0, "maximum": limits.WAIT_SECONDS_MAX},
+    ),
+]
+
+
 class MessageBody(Struct, kw_only=True):
     """What a sender may say of a message; the same for REST, the `message` frame and an `initial_message`."""
 
@@ -37,7 +46,7 @@ class MessageBody(Struct, kw_only=True):
     requires_execution: bool | None = None
     context_refs: list[str] | None = None
     wait_for_response: bool | None = None
-    timeout: float | None = None
+    timeout: Seconds | None = None
     metadata: Raw | UnsetType = UNSET
     from_: str | None = msgspec.field(default=None, name="from")
     from_agent: str | None = None
@@ -247,6 +256,15 @@ def check_title(text: str | None) -> str:
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in title):
         raise Invalid("title may not hold control characters.", field="title")
     return title
+
+
+def check_wait(seconds: float | None) -> float:
+    """How long to wait for a response: 0 to 50 seconds, 30 by default. Who wants more asks again (`GET …/response`)."""
+    if seconds is None:
+        return limits.WAIT_SECONDS_DEFAULT
+    if not 0 <= seconds <= limits.WAIT_SECONDS_MAX:  # NaN is neither
+        raise Invalid(f"timeout is 0 to {limits.WAIT_SECONDS_MAX:.0f} seconds.", field="timeout")
+    return seconds
 
 
 def check_timeout(seconds: int | UnsetType | None) -> int | None:

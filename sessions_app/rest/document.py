@@ -35,7 +35,7 @@ MEANINGS = {200: "as asked", 201: "created", 204: "done; again: the same"}
 
 
 def query(
-    name: str, kind: str, description: str, *, enum: Sequence[str] | None = None, **limits_: int
+    name: str, kind: str, description: str, *, enum: Sequence[str] | None = None, **limits_: float
 ) -> dict[str, Any]:
     """A query parameter."""
     schema: dict[str, Any] = {"type": kind, **limits_}
@@ -155,6 +155,7 @@ def _hot_paths() -> dict[str, Any]:
                         "number",
                         f"seconds; {limits.WAIT_SECONDS_DEFAULT:.0f} by default, {limits.WAIT_SECONDS_MAX:.0f} at the most",
                         minimum=0,
+                        maximum=limits.WAIT_SECONDS_MAX,
                     ),
                 ],
             )

@@ -17,7 +17,7 @@ from sessions_app.context.viewing import shown_to
 from sessions_app.cursors import CursorMove
 from sessions_app.drafts import draft_message
 from sessions_app.keys import Principal
-from sessions_app.protocol.bodies import MessageBody, ReadBody
+from sessions_app.protocol.bodies import MessageBody, ReadBody, check_wait
 from sessions_app.protocol.errors import Forbidden, HubError, Invalid, MethodNotAllowed, NotFound, Unavailable
 from sessions_app.protocol.ids import message_key
 from sessions_app.protocol.jsontext import dumps
@@ -27,7 +27,7 @@ from sessions_app.rest import quotas
 from sessions_app.rest.answers import Answer, json_answer, text_answer
 from sessions_app.rest.errors import as_refusal, error_answer
 from sessions_app.rest.pages import history_page
-from sessions_app.rest.reading import Query, idempotency_key, key_as_client_message_id, read_body, wait_seconds
+from sessions_app.rest.reading import Query, idempotency_key, key_as_client_message_id, read_body
 from sessions_app.selectors import find_access, recipients
 from sessions_app.sql import messages_by_key
 
@@ -133,7 +133,7 @@ async def send(call: Call, session_id: str) -> Answer:
         body = read_body(await call.request.body(), call.request.headers, _message_body)
         if (key := idempotency_key(call.request.headers)) is not None and body.client_message_id is None:
             body.client_message_id = key_as_client_message_id(key)
-        timeout = wait_seconds(body.timeout)
+        timeout = check_wait(body.timeout)
         draft = draft_message(body, session_pk, agent_pk, agent_id)
     except HubError as refusal:
         raise await call.explain(refusal, session_id) from None
@@ -170,7 +170,7 @@ async def history(call: Call, session_id: str) -> Answer:
 async def response(call: Call, session_id: str, message_id: str) -> Answer:
     """`GET …/messages/{message_id}/response`: take up the wait for a response, as often as wanted."""
     session_pk, key = await call.runtime.read(_question, session_id, message_id, call.principal)
-    timeout = wait_seconds(Query(call.request.query).seconds("timeout"))
+    timeout = check_wait(Query(call.request.query).seconds("timeout"))
     waited = await call.request.while_connected(call.wait_response(session_pk, key, timeout))
     return text_answer(
         f'{{"status":"{waited.status}","response":{_text_of(waited.response)},"message_id":"{message_id}"}}'

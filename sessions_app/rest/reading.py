@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -62,15 +61,6 @@ class Query:
         if given not in (None, "0", "1", "false", "true"):
             raise Invalid(f"{name} is 0 or 1.", field=name)
         return given in ("1", "true")
-
-
-def wait_seconds(given: float | None) -> float:
-    """How long to wait for a response; more than we wait at the most is as much as we wait at the most."""
-    if given is None:
-        return limits.WAIT_SECONDS_DEFAULT
-    if not math.isfinite(given) or given < 0:
-        raise Invalid("timeout is in seconds, not below 0.", field="timeout")
-    return min(given, limits.WAIT_SECONDS_MAX)
 
 
 # Cursors of lists are opaque to clients. Whoever makes one up gets `invalid`, never a statement that fails.

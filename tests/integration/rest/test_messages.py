@@ -208,7 +208,7 @@ async def test_a_wait_that_runs_out_is_pending_and_one_in_an_ended_session_is_en
     assert (ended.status_code, ended.json()["status"], ended.json()["response"]) == (200, "ended", None)
 
 
-@pytest.mark.parametrize("timeout", ["-1", "abc", "", "1e3", "nan", "inf", "1" * 31])
+@pytest.mark.parametrize("timeout", ["-1", "51", "50.1", "abc", "", "1e3", "nan", "inf", "1" * 31])
 async def test_an_impossible_timeout_of_a_wait_is_invalid(a: Door, b: Door, timeout: str) -> None:
     session = await a.open("b")
     message = (await a.say(session, "why"))["message_id"]
@@ -272,6 +272,7 @@ async def test_an_operator_reads_everything_and_takes_part_in_nothing(a: Door, b
         ({"content": "x", "client_message_id": ""}, 400, "client_message_id"),
         ({"content": "x", "client_message_id": "y" * 129}, 400, "client_message_id"),
         ({"content": "x", "timeout": -1}, 400, "timeout"),
+        ({"content": "x", "wait_for_response": True, "timeout": 51}, 400, "timeout"),
         ({"content": "x", "metadata": []}, 400, "metadata"),
         ({"content": "x", "metadata": {"n": 10**30}}, 400, "metadata.n"),
         ({"content": "x", "parts": [{"text": "y"}]}, 400, "content"),
