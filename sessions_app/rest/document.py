@@ -31,6 +31,16 @@ BODIES: tuple[type[Struct], ...] = (
     bodies.AgentPatch,
     bodies.KeyBody,
 )
+# The groups of the document, in their order, and the parts of paths that belong to each; the last part that is known decides.
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "agents": ("Who there is, your own card, and keys", ("agents", "me", "keys")),
+    "sessions": ("Conversations", ("sessions", "close")),
+    "messages": ("What is said, read and followed", ("messages", "response", "read", "events")),
+    "participants": ("Who takes part", ("participants",)),
+    "branches": ("Side talks and their outcome", ("branches", "merge")),
+    "contexts": ("What an agent got to know", ("contexts", "deliveries", "summaries")),
+    "traces": ("Work: its state, its events, its answers", ("traces",)),
+}
 MEANINGS = {200: "as asked", 201: "created", 204: "done; again: the same"}
 
 
@@ -70,7 +80,6 @@ def documented(
     return extend_schema(
         operation_id=operation_id,
         summary=summary,
-        tags=[operation_id.rpartition("_")[2].rstrip("s") + "s"],
         parameters=[
             OpenApiParameter(item["name"], item["schema"], location=item["in"], description=item["description"])
             for item in given
@@ -105,7 +114,18 @@ def add_the_rest(result: dict[str, Any], generator: Any, request: Any, public: b
             operation["responses"]["default"] = refusal
             operation.pop("description", None)  # a view's docstring is for its maintainers
     result["paths"] = dict(sorted(result["paths"].items()))
+    for path, operations in result["paths"].items():
+        for operation in operations.values():
+            operation["tags"] = [group_of(path)]
+    result["tags"] = [{"name": name, "description": meaning} for name, (meaning, _) in GROUPS.items()]
     return result
+
+
+def group_of(path: str) -> str:
+    """The group of a call; what is below a trace is the trace's."""
+    groups = {part: name for name, (_, parts) in GROUPS.items() for part in parts}
+    parts = path.removeprefix(PREFIX).split("/")
+    return "traces" if "traces" in parts else next(groups[part] for part in reversed(parts) if part in groups)
 
 
 def _hot_paths() -> dict[str, Any]:
@@ -206,7 +226,6 @@ def _operation(
     operation: dict[str, Any] = {
         "operationId": operation_id,
         "summary": summary,
-        "tags": ["messages"],
         "parameters": list(parameters),
         "security": [{"key": []}],
         "responses": {

@@ -84,7 +84,6 @@ def add_traces(result: dict[str, Any], generator: Any, request: Any, public: boo
         "get": {
             "operationId": "follow_trace",
             "summary": "The events as server-sent events, live text between them, `end` at the end",
-            "tags": ["traces"],
             "parameters": [
                 {"in": "path", "name": "trace_id", "required": True, "schema": {"type": "string"}},
                 {"in": "header", "name": "Last-Event-ID", "schema": {"type": "integer", "minimum": 0}},

@@ -38,6 +38,24 @@ async def test_the_document_is_valid_and_generates_without_a_warning(a: Door) ->
     assert served["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
 
 
+async def test_every_call_is_in_a_group_that_the_document_explains(a: Door) -> None:
+    served = await document(a)
+    found = {path: {tag for call in calls.values() for tag in call["tags"]} for path, calls in served["paths"].items()}
+    assert set().union(*found.values()) == {tag["name"] for tag in served["tags"]}
+    assert all(tag["description"] for tag in served["tags"])
+    expected = {
+        "agents/me": "agents",
+        "agents/{agent_id}/keys": "agents",
+        "sessions": "sessions",
+        "sessions/{session_id}/events": "messages",
+        "sessions/{session_id}/merge": "branches",
+        "sessions/{session_id}/traces": "traces",
+        "traces/{trace_id}/events": "traces",
+        "contexts/{session_id}": "contexts",
+    }
+    assert {path: found[f"/api/a2a/{path}"] for path in expected} == {path: {tag} for path, tag in expected.items()}
+
+
 async def test_every_reference_in_the_document_leads_somewhere(a: Door) -> None:
     served = await document(a)
     text = json.dumps(served)
