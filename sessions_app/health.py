@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ from sessions_app.db import utc_now
 from sessions_app.hooks import ready_checks
 from sessions_app.models import HubProcess, Presence
 from sessions_app.protocol.errors import MethodNotAllowed
+from sessions_app.realtime.runtime import runtimes
+from sessions_app.realtime.subscriber import TRANSPORTS
 
 log = logging.getLogger("hub.health")
 REDIS_SECONDS = 2.0
@@ -110,7 +113,25 @@ class Rows(Collector):
         yield GaugeMetricFamily("hub_agents_online", "Agents with a live socket or stream", value=online)
 
 
+class Live(Collector):
+    """Who is connected to this process, looked up when somebody asks."""
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        # One step for the interpreter: the loop's thread, which owns the set, can't change it meanwhile.
+        here = Counter(
+            subscriber.transport for runtime in runtimes() for subscriber in list(runtime.registry.subscribers)
+        )
+        family = GaugeMetricFamily("hub_sockets", "Live sockets and event streams of this process", labels=["kind"])
+        for kind in TRANSPORTS:
+            family.add_metric([kind], here[kind])
+        yield family
+
+
 REGISTRY.register(Rows())
+REGISTRY.register(Live())
 
 
 def _json(value: Any, status: int = 200) -> HttpResponse:

@@ -14,7 +14,7 @@ from sessions_app.keys import Principal
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place, enter
 from sessions_app.realtime.runtime import Runtime
-from sessions_app.realtime.subscriber import NORMAL, Subscriber
+from sessions_app.realtime.subscriber import EVENTS, NORMAL, Subscriber
 from sessions_app.states import ENDED
 
 COMMENT_SECONDS = 15.0
@@ -23,6 +23,8 @@ MAX_QUEUED = 16
 
 class EventStream(Subscriber):
     """Frames go through a short queue, whose fullness holds the pump back as a slow transport would."""
+
+    transport = EVENTS
 
     def __init__(self, runtime: Runtime, principal: Principal) -> None:
         super().__init__(runtime, principal)

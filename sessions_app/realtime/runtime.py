@@ -30,6 +30,7 @@ from sessions_app.protocol.frames import encode
 from sessions_app.rates import Rates
 from sessions_app.realtime import places, presence
 from sessions_app.realtime.acknowledgements import Acknowledgements
+from sessions_app.realtime.figures import count_stored
 from sessions_app.realtime.hints import Doorbell, LayerHints, decode_changes
 from sessions_app.realtime.live import LiveText
 from sessions_app.realtime.parts import Part
@@ -230,6 +231,7 @@ class Runtime:
 
     def _committed(self, changes: Changes) -> None:
         """On the loop, after a commit of this process."""
+        count_stored(changes)
         self._deliver(changes)
         self.hints.send(changes)
 
@@ -244,7 +246,9 @@ class Runtime:
 
     def hear_changes(self, data: bytes) -> None:
         """A hint of another process that came by a way of its own; on the loop."""
-        self._heard(decode_changes(data))
+        changes = decode_changes(data)
+        count_stored(changes)
+        self._heard(changes)
 
     def _heard(self, changes: Changes) -> None:
         self._deliver(changes)
@@ -419,6 +423,11 @@ class Runtime:
 
 
 _runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
+
+
+def runtimes() -> list[Runtime]:
+    """Those of this process; there is one, besides in tests."""
+    return list(_runtimes.values())
 
 
 def get_runtime() -> Runtime:

@@ -33,6 +33,9 @@ NORMAL, UNAUTHENTICATED, GONE, TOO_SLOW, TOO_FAST, STOPPING = 1000, 4401, 4404, 
 MALFORMED, DIED = 4400, 1011
 
 
+TRANSPORTS = SESSION_SOCKET, AGENT_SOCKET, EVENTS = "session", "agent", "events"
+
+
 class Ended(Exception):
     """The subscriber is over; `code` is the WebSocket close code that says why."""
 
@@ -67,6 +70,7 @@ class Subscriber:
         """Write messages of one feed; those up to `feed.replay_to` are marked as replayed."""
         await self.write([self.message_frame(feed, message) for message in messages])
 
+    transport = SESSION_SOCKET  # one of `TRANSPORTS`
     runs_traces = False
     acknowledges_itself = False
 

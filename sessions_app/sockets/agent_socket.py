@@ -17,6 +17,7 @@ from sessions_app.protocol.limits import PROTOCOL
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place, Whereabouts, enter, find_place
 from sessions_app.realtime.runtime import Runtime
+from sessions_app.realtime.subscriber import AGENT_SOCKET
 from sessions_app.session_views import session_view
 from sessions_app.sockets.connection import Send, Socket
 from sessions_app.sockets.handshake import Handshake
@@ -27,6 +28,8 @@ WELCOME_SESSIONS = 100
 
 class AgentSocket(Socket):
     """Each session replays on its own; a feed is made when something happens in a session that has none yet."""
+
+    transport = AGENT_SOCKET
 
     def __init__(self, runtime: Runtime, principal: Principal, handshake: Handshake, send: Send) -> None:
         super().__init__(runtime, principal, handshake, send)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 from asgiref.sync import sync_to_async
+from channels.testing import WebsocketCommunicator  # type: ignore[import-untyped]
 from django.core.asgi import get_asgi_application
 from django.db import connection
 
+from hub.asgi import application as whole_application
 from sessions_app import hooks, identities, keys, members
 from sessions_app.models import Agent, ApiKey
 from sessions_app.protocol.bodies import AgentBody
@@ -69,6 +72,16 @@ class Door:
         answer = await self.post(f"sessions/{session_id}/messages", {"content": content, **body})
         assert answer.status_code in (200, 201), answer.text
         return dict(answer.json())
+
+
+@asynccontextmanager
+async def socket_of(reader: Door, path: str) -> AsyncIterator[WebsocketCommunicator]:
+    """A WebSocket of the application, open; `path` is under /api/a2a/."""
+    headers = [(b"authorization", f"Bearer {reader.key}".encode())]
+    socket = WebsocketCommunicator(whole_application, f"/api/a2a/{path}", headers=headers)
+    assert (await socket.connect(timeout=30))[0]
+    yield socket
+    await socket.disconnect()
 
 
 MakeDoor = Callable[..., Any]

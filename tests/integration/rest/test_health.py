@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 
 from sessions_app.health import CHECKS
-from tests.integration.rest.conftest import Door
+from tests.integration.rest.conftest import Door, socket_of
 
 pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
 
@@ -41,6 +41,28 @@ async def test_a_redis_that_is_not_there_is_named(client: Any, settings: Any) ->
     settings.REDIS_URL = settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["broker"]) == (503, "failed")
+
+
+async def test_messages_and_live_sockets_are_counted(client: Any, a: Door, b: Door) -> None:
+    async def figures() -> dict[str, float]:
+        text = (await client.get("/metrics")).text
+        lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith(("hub_messages_", "hub_sockets"))]
+        return {name: float(value) for name, value in lines}
+
+    chats, none = 'hub_messages_stored_total{kind="chat"}', {"session": 0.0, "agent": 0.0, "events": 0.0}
+    before = (await figures()).get(chats, 0.0)
+    session = await a.open("b")
+    for n in range(3):
+        await a.say(session, f"hello {n}", client_message_id=str(n))
+    await a.say(session, "hello 2", client_message_id="2")  # a resend is no message
+    found = await figures()
+    assert found[chats] == before + 3
+    assert {kind: found[f'hub_sockets{{kind="{kind}"}}'] for kind in none} == none
+    async with socket_of(b, "stream") as one, socket_of(b, f"sessions/{session}/stream") as other:
+        for socket in (one, other):
+            await socket.receive_from(timeout=10)  # its welcome
+        found = await figures()
+        assert {kind: found[f'hub_sockets{{kind="{kind}"}}'] for kind in none} == none | {"session": 1.0, "agent": 1.0}
 
 
 async def test_calls_are_counted(client: Any, a: Door, b: Door) -> None:

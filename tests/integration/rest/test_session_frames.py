@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from channels.testing import WebsocketCommunicator  # type: ignore[import-untyped]
 from django.conf import settings
 
-from hub.asgi import application as whole_application
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.runtime import get_runtime
 from sessions_app.sockets.agent_socket import AgentSocket
 from sessions_app.sockets.session_socket import SessionSocket
-from tests.integration.rest.conftest import Door
+from tests.integration.rest.conftest import Door, socket_of
 
 pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
 BOTH = pytest.mark.parametrize("where", ["session", "agent"])
-
-
-@asynccontextmanager
-async def socket_of(reader: Door, path: str) -> AsyncIterator[WebsocketCommunicator]:
-    headers = [(b"authorization", f"Bearer {reader.key}".encode())]
-    socket = WebsocketCommunicator(whole_application, f"/api/a2a/{path}", headers=headers)
-    assert (await socket.connect(timeout=30))[0]
-    yield socket
-    await socket.disconnect()
 
 
 async def told(socket: WebsocketCommunicator, **frame: Any) -> list[dict[str, Any]]:
