@@ -35,3 +35,8 @@ SCRIPTS = {
         goodbye="Thank you, goodbye",
     ),
 }
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 goal`, `2 goals`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from hub.demo.facts import check, named_modules
-from hub.demo.lines import SCRIPTS
+from hub.demo.lines import SCRIPTS, counted
 
 SECONDS = 120.0
 _ASKED = re.compile(r"[:：]\s*([A-Za-z_][\w./-]*(?:,\s*[A-Za-z_][\w./-]*)*)")
@@ -268,14 +268,16 @@ def judge(heard: Heard, root: Path, language: str) -> list[str]:
     if not facts.places:
         raise DemoFailed("the reports name no place in the project")
     good = [
-        f"{len(names)} modules were named and all are there: {', '.join(names[:8])}",
-        f"{module} was reported on; {facts.places} places and {facts.components} components were looked up, all true",
-        f"{len(heard.messages)} messages, numbered without a gap; the session is {heard.ended}",
+        f"{counted(len(names), 'module')} named and found there: {', '.join(names[:8])}",
+        f"{module} was reported on; {counted(facts.places, 'place')} and {counted(facts.components, 'component')} looked up, "
+        "all true",
+        f"{counted(len(heard.messages), 'message')}, numbered without a gap; the session is {heard.ended}",
     ]
     if accepted["trace_id"] is not None:
         if details["kind"] != "result" or not heard.goals:
             raise DemoFailed("the trace showed no goals or left no result")
         good.append(
-            f"the request for details ran as a trace: {len(heard.goals)} goals, {heard.tool_calls} tool calls, one result"
+            f"the request for details ran as a trace: {counted(len(heard.goals), 'goal')}, "
+            f"{counted(heard.tool_calls, 'tool call')}, one result"
         )
     return good

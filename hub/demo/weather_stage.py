@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from hub.demo.lines import counted
 from hub.demo.model_server import ModelServer
 from hub.demo.stage import DemoFailed, Say, events, free_port, make_agents, process, ready
 from hub.demo.weather import ANSWERED, ASKED, CARDS, MAIN, script
@@ -53,7 +54,7 @@ async def perform_weather(base: Path, say: Say, *, scripted: bool) -> list[str]:
     if model is not None:
         if not model.requests:
             raise DemoFailed("the model was never asked")
-        good.append(f"the model was asked {len(model.requests)} times over its wire")
+        good.append(f"the model was asked {counted(len(model.requests), 'time')} over its wire")
     return good
 
 
@@ -113,7 +114,7 @@ class _Play:
             "three rounds: the conversation store and each agent's own history are those of the document",
             "what was injected is fenced, with its source, its round and the id of the message; nothing twice",
             "agent_a never saw what was asked of agent_b; agent_c was never called",
-            f"{streamed} pieces of text were seen live; each stored message is what its pieces joined are",
+            f"{counted(streamed, 'piece')} of text seen live; each stored message is what its pieces joined are",
         ]
 
     async def _listen(self) -> None:
