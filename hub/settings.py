@@ -222,6 +222,7 @@ SWEEPS: list[str] = [
     "hub.a2a.outbound.ends.take_due",
     "hub.a2a.outbound.refreshing.take_due",
     "hub.a2a.push.outbox.take_due",
+    "hub.a2a.received.take_due",
 ]
 # Whether there is an executor of that name: asked when an agent is given one.
 EXECUTOR_HOOKS: list[str] = ["traces_app.executors.registry.check_name"]
@@ -333,6 +334,9 @@ HUB_KIND_RULES_SECONDS = 5.0
 HUB_A2A_ROOT_AGENT = env("HUB_A2A_ROOT_AGENT")  # whose card is at the host's root, too
 HUB_A2A_LEGACY_CARD = env_flag("HUB_A2A_LEGACY_CARD", True)  # cards carry the fields of A2A 0.3
 HUB_A2A_IDEMPOTENT = env_flag("HUB_A2A_IDEMPOTENT", True)  # the same messageId is the same message
+HUB_A2A_RECEIVED_SECONDS = env_number(
+    "HUB_A2A_RECEIVED_SECONDS", 2_592_000
+)  # how long a messageId is remembered, at least until its task has ended; 0: for ever
 HUB_A2A_CONTEXT_SECONDS = env_number(
     "HUB_A2A_CONTEXT_SECONDS", 2_592_000
 )  # how long a context may be silent; 0: for ever

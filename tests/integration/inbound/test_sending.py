@@ -6,16 +6,19 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from a2a.types import TaskState, TaskStatusUpdateEvent
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.db import connection
 
+from hub.a2a import received
 from hub.a2a.cards import find_card_agent
 from hub.a2a.following import Watch, follow
+from hub.a2a.models import Received
 from hub.a2a.tasks import find_task
 from hub.a2a.updates import Update
 from sessions_app.db import utc_now
@@ -313,6 +316,54 @@ async def test_what_the_door_keeps_of_a_message_is_not_for_others_to_write(alice
     assert page[1]["metadata"] == {"mine": 1}
     seen = await alice.task("bob", task["id"])
     assert seen["history"][0]["messageId"] == "m-own"
+
+
+async def test_a_message_id_is_remembered_until_its_task_has_long_ended(
+    alice: Peer, bob: Peer, echo: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "HUB_A2A_RECEIVED_SECONDS", 3600)
+    monkeypatch.setattr(received, "LIMIT", 2)
+    kept = await alice.send("bob", "nobody has answered this", messageId="open")
+    waits = await alice.send("echo", "nobody has run this", messageId="queued")
+    done = await alice.send("bob", "answered", messageId="done")
+    await bob.answer(done["contextId"], "yes")
+    cancelled = await alice.send("echo", "cancelled", messageId="cancelled")
+    await alice.result("echo", "CancelTask", {"id": cancelled["id"]})
+
+    def forget(hours: int) -> list[str]:
+        try:
+            at = received.forget(utc_now() + timedelta(hours=hours))
+            while at:
+                at = received.forget(utc_now() + timedelta(hours=hours), after=at)
+            return list(Received.objects.order_by("pk").values_list("message_id", flat=True))
+        finally:
+            connection.close()
+
+    assert await sync_to_async(forget)(0) == ["open", "queued", "done", "cancelled"]
+    assert await sync_to_async(forget)(2) == ["open", "queued"]
+    assert (await alice.send("bob", "nobody has answered this", messageId="open"))["id"] == kept["id"]
+    assert (await alice.send("echo", "nobody has run this", messageId="queued"))["id"] == waits["id"]
+    assert texts_of(await alice.task("bob", done["id"])) == ["yes"], "the task itself is not forgotten"
+    assert (await alice.send("bob", "answered", messageId="done"))["id"] != done["id"]
+
+
+async def test_the_sweep_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    def forget(now: datetime, *, after: int = 0) -> int:
+        looked.append(after)
+        return 7 if after == 0 else 0
+
+    monkeypatch.setattr(received, "forget", forget)
+    monkeypatch.setattr(received, "_next_look", [0.0])
+    monkeypatch.setattr(received, "_position", [0])
+    assert "hub.a2a.received.take_due" in settings.SWEEPS
+    assert received.take_due(utc_now()) == []
+    assert received.take_due(utc_now()) == []
+    assert looked == [0], "not at every sweep"
+    received._next_look[0] = 0.0
+    received.take_due(utc_now())
+    assert looked == [0, 7]
 
 
 @pytest.mark.parametrize("to", ["bob", "echo"])
