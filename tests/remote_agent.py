@@ -2,8 +2,9 @@
 
 The first word of a message says what happens; the first part of the path says over what:
 
-    /v1 JSON-RPC 1.0    /rest HTTP+JSON 1.0    /v03 JSON-RPC 0.3    /plain without streaming
-    /bearer /header /query  want a credential      /cut /silent  break the first stream of each task after two events
+    /v1 JSON-RPC 1.0    /rest HTTP+JSON 1.0    /v03 JSON-RPC 0.3    /rest03 HTTP+JSON 0.3
+    /plain without streaming
+    /bearer /header /query  want a credential      /cut /cut03 /silent  break the first stream of each task after two events
     /moved redirects its calls
 
 `GET /seen` tells what came: message ids, headers, cancelled tasks.
@@ -139,22 +140,43 @@ def card(name: str, *, binding: str = "JSONRPC", version: str = "1.0", streaming
     return made
 
 
+OLD_REST = ("rest03", "cut03")
 CARDS = {
     "v1": card("v1"),
     "rest": card("rest", binding="HTTP+JSON"),
     "v03": card("v03", version="0.3"),
+    **{name: card(name, binding="HTTP+JSON", version="0.3") for name in OLD_REST},
     "plain": card("plain", streaming=False),
     **{name: card(name) for name in ("bearer", "header", "query", "cut", "silent", "moved")},
 }
 
 
+def _old_card(name: str) -> dict[str, Any]:
+    """A card as an agent of 0.3 writes it itself (specification 0.3.0, section 5.5), with no word of 1.0."""
+    return {
+        "protocolVersion": "0.3.0",
+        "name": f"Remote {name}",
+        "description": "An agent for tests.",
+        "url": f"{BASE}/{name}/rpc",
+        "preferredTransport": "HTTP+JSON",
+        "version": "1",
+        "capabilities": {"streaming": True},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "colours", "name": "Colours", "description": "Paints.", "tags": ["paint"]}],
+    }
+
+
 def _mount(name: str, made: AgentCard) -> Mount:
     handler = DefaultRequestHandler(Actor(), InMemoryTaskStore(), made)
     routes: list[Any] = create_agent_card_routes(made, cache_control="max-age=120")
+    if name in OLD_REST:
+        old = _old_card(name)
+        routes = [Route("/.well-known/agent-card.json", lambda request: JSONResponse(old))]
     if made.supported_interfaces[0].protocol_binding == "JSONRPC":
         routes += create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=True)
     else:
-        routes += [Mount("/rpc", routes=create_rest_routes(handler))]
+        routes += [Mount("/rpc", routes=create_rest_routes(handler, enable_v0_3_compat=name in OLD_REST))]
     return Mount(f"/{name}", routes=routes)
 
 
@@ -206,7 +228,9 @@ class Cut(Exception):
 
 async def _answer(name: str, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
     """As the SDK does; at `/cut` and `/silent` the first stream of a message loses everything after its second event."""
-    breaks = name in ("cut", "silent") and json.loads(body)["method"] in ("SendStreamingMessage", "message/stream")
+    breaks = name == "cut03" and scope["path"].endswith("/v1/message:stream")
+    if name in ("cut", "silent"):
+        breaks = json.loads(body)["method"] in ("SendStreamingMessage", "message/stream")
     sent = 0
     given = False
 

@@ -45,6 +45,8 @@ class Talk:
         """Whether what could have been a stream was taken up in its middle."""
         self.sending = False
         """Whether the request under way carries the message."""
+        self._unheard = False
+        """Whether the last subscription told nothing. Some servers of 0.3 never answer one to a task that has ended."""
 
     def send(self, request: SendMessageRequest) -> Events:
         """Send a message and follow what comes of it."""
@@ -140,11 +142,18 @@ class Talk:
             return
         self.resumed = self.resumed or self.streaming
         if self.streaming:
+            if self._unheard:
+                async for event in self._get():
+                    yield event
+                if self._rests:
+                    return
+            self._unheard = True
             try:
                 async with aclosing(
                     _generator(self._client.subscribe(SubscribeToTaskRequest(id=self._task_id)))
                 ) as events:
                     async for event in events:
+                        self._unheard = False
                         yield event
                 return
             except EXPECTED as error:

@@ -28,7 +28,7 @@ from traces_app.runner import run_trace
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize("kind", ["v1", "rest", "v03", "plain"])
+@pytest.mark.parametrize("kind", ["v1", "rest", "v03", "rest03", "plain"])
 def test_an_answer_of_a_remote_agent_becomes_the_result(remote: RemoteProcess, kind: str) -> None:
     talk = RemoteTalk(f"{remote.url}/{kind}")
     trace = talk.run("hello there")
@@ -40,7 +40,7 @@ def test_an_answer_of_a_remote_agent_becomes_the_result(remote: RemoteProcess, k
     assert RemoteContext.objects.get().context_id == row.context_id != ""
 
 
-@pytest.mark.parametrize("kind", ["v1", "rest", "v03"])
+@pytest.mark.parametrize("kind", ["v1", "rest", "v03", "rest03"])
 def test_a_stream_arrives_in_pieces_and_is_stored_as_their_sum(
     remote: RemoteProcess, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +63,7 @@ def _collect(pieces: list[str]) -> Any:
     return send
 
 
-@pytest.mark.parametrize("kind", ["cut", "silent"])
+@pytest.mark.parametrize("kind", ["cut", "cut03", "silent"])
 def test_a_stream_that_is_cut_or_falls_silent_is_taken_up_again(
     remote: RemoteProcess, kind: str, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,8 +80,9 @@ def test_a_stream_that_is_cut_or_falls_silent_is_taken_up_again(
     assert remote.seen()["runs"] == runs + 1  # taken up, not asked again
 
 
-def test_a_cancelled_trace_closes_its_stream_and_cancels_the_remote_task(remote: RemoteProcess) -> None:
-    talk = RemoteTalk(f"{remote.url}/v1")
+@pytest.mark.parametrize("kind", ["v1", "rest03"])
+def test_a_cancelled_trace_closes_its_stream_and_cancels_the_remote_task(remote: RemoteProcess, kind: str) -> None:
+    talk = RemoteTalk(f"{remote.url}/{kind}")
     trace = talk.ask("sleep 30")
     worker = threading.Thread(target=run_trace, args=(trace.pk,))
     worker.start()
@@ -103,8 +104,11 @@ def _until(condition: Any, seconds: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-def test_a_question_of_the_remote_waits_for_an_answer_and_goes_on_with_the_same_task(remote: RemoteProcess) -> None:
-    talk = RemoteTalk(f"{remote.url}/v1")
+@pytest.mark.parametrize("kind", ["v1", "rest03"])
+def test_a_question_of_the_remote_waits_for_an_answer_and_goes_on_with_the_same_task(
+    remote: RemoteProcess, kind: str
+) -> None:
+    talk = RemoteTalk(f"{remote.url}/{kind}")
     trace = talk.run("ask me")
     assert trace.status == "waiting"
     assert trace.pending_input["question"] == "Which colour?"
@@ -146,7 +150,7 @@ def test_each_turn_is_a_new_task_in_the_context_that_the_remote_gave(remote: Rem
         ("gone", "remote_canceled", "The remote agent's task was cancelled there."),
     ],
 )
-@pytest.mark.parametrize("kind", ["v1", "v03"])
+@pytest.mark.parametrize("kind", ["v1", "v03", "rest03"])
 def test_each_way_in_which_a_remote_task_ends_has_a_code(
     remote: RemoteProcess, kind: str, text: str, code: str, words: str
 ) -> None:
