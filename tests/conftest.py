@@ -82,8 +82,7 @@ def hub_factory(request: pytest.FixtureRequest, backend: Backend) -> Iterator[Hu
     def make(webs: int = 1, *, env: Mapping[str, str] | None = None, argv: Sequence[str] = HubProcess.DAPHNE) -> Hub:
         hub = Hub(backend, backend.env | dict(env or {}))
         hubs.append(hub)
-        for _ in range(webs):
-            hub.add_web(argv=argv)
+        hub.add_webs(webs, argv=argv)
         return hub
 
     # The live lists, so that the report of a failure shows the logs of what was started later, too.
@@ -141,6 +140,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("processes")
         elif fixtures & DATABASE_FIXTURES or item.get_closest_marker("django_db"):
             item.add_marker("database")
+            if "tests/unit/" in item.path.as_posix():  # these are not run again on PostgreSQL
+                raise pytest.UsageError(f"{item.nodeid} uses the database: it belongs into tests/integration")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from traces_app.executors.contract import Completed, Failed, NeedsApproval, NeedsInput, Outcome, Report, Request
@@ -18,9 +19,17 @@ def echo(request: Request, report: Report) -> Completed:
 
 
 def steps(request: Request, report: Report) -> Completed:
-    """`config`: `steps` (30), `seconds` each (0.05). Each step is a goal, a call and its result."""
+    """`config`: `steps` (30), `seconds` each (0.05). Each step is a goal, a call and its result.
+
+    Attempts before `lives` (1) wait in the middle, until somebody kills them; all do until there is a file `until`.
+    """
     number, seconds = int(request.config.get("steps", 30)), float(request.config.get("seconds", 0.05))
     for step in range(1, number + 1):
+        if step == number // 2 and request.attempt < int(request.config.get("lives", 1)):
+            report.log(f"attempt {request.attempt} waits for its end")
+            wait(report, lambda: False)
+        if step == number // 2 and "until" in request.config:
+            wait(report, Path(request.config["until"]).exists)
         report.goal(f"g{step}", f"step {step}", status="running")
         report.tool_call(f"c{step}", "work", {"step": step})
         time.sleep(seconds)
@@ -49,10 +58,16 @@ def sleeper(request: Request, report: Report) -> Completed:
     return Completed("slept")
 
 
+def wait(report: Report, condition: Callable[[], bool]) -> None:
+    """Until it holds; a cancel ends it."""
+    while not condition():
+        report.check()
+        time.sleep(0.02)
+
+
 def deaf(request: Request, report: Report) -> Completed:
-    """Blocks, swallows everything, and never looks up."""
-    end = time.monotonic() + float(request.config.get("seconds", 30))
-    while time.monotonic() < end:
+    """Swallows everything, and never looks up before there is a file `config.until`."""
+    while not Path(request.config["until"]).exists():
         try:
             time.sleep(0.05)
         except BaseException:

@@ -9,8 +9,10 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -25,12 +27,13 @@ class Backend:
     """Where one hub keeps its rows. `env` goes into the environment of each of its processes.
 
     sqlite: `DATABASE_URL` names a file, there is no `REDIS_URL`. postgres: a database of its own, and one of Redis's
-    sixteen. Both have a directory and a secret of their own.
+    sixteen. Both have a directory of their own, and an operator, whose key is `operator`.
     """
 
     name: str
     env: dict[str, str]
     directory: Path
+    operator: str
     postgres: PostgresServer | None = None
     redis: RedisServer | None = None
 
@@ -54,42 +57,41 @@ def manage(*arguments: str, env: Mapping[str, str], timeout: float = 120) -> str
 
 @dataclass
 class Backends:
-    """Makes backends; migrates once for each kind of database, and copies that for each test."""
+    """Makes backends; migrates once for each kind of database and registers an operator, and copies that for each test."""
 
     directory: Path
-    _sqlite_template: Path | None = None
-    _postgres_template: str | None = None
+    _sqlite_template: tuple[Path, str] | None = None
+    _postgres_template: tuple[str, str] | None = None
 
     def sqlite(self) -> Backend:
         if self._sqlite_template is None:
-            home = self._home()
-            manage(
-                "migrate", "--skip-checks", "--verbosity", "0", env=self._env(home, f"sqlite:///{home / 'hub.sqlite3'}")
-            )
-            self._sqlite_template = home / "hub.sqlite3"
+            file = self._home() / "hub.sqlite3"
+            self._sqlite_template = file, self._prepare(self._env(file.parent, f"sqlite:///{file}"))
+        template, operator = self._sqlite_template
         home = self._home()
         # By the backup interface, so that what is still in the write-ahead log comes along.
-        source, target = sqlite3.connect(self._sqlite_template), sqlite3.connect(home / "hub.sqlite3")
+        source, target = sqlite3.connect(template), sqlite3.connect(home / "hub.sqlite3")
         source.backup(target)
         source.close()
         target.close()
-        return Backend("sqlite", self._env(home, f"sqlite:///{home / 'hub.sqlite3'}"), home)
+        return Backend("sqlite", self._env(home, f"sqlite:///{home / 'hub.sqlite3'}"), home, operator)
 
     def postgres(self, postgres: PostgresServer, redis: RedisServer) -> Backend:
         if self._postgres_template is None:
-            template = f"template_{secrets.token_hex(4)}"
-            manage(
-                "migrate",
-                "--skip-checks",
-                "--verbosity",
-                "0",
-                env=self._env(self._home(), postgres.create_database(template)),
-            )
-            self._postgres_template = template
+            name = f"template_{secrets.token_hex(4)}"
+            self._postgres_template = name, self._prepare(self._env(self._home(), postgres.create_database(name)))
+        template, operator = self._postgres_template
         home, number = self._home(), next(_numbers)
-        url = postgres.create_database(f"hub_{secrets.token_hex(4)}", template=self._postgres_template)
+        url = postgres.create_database(f"hub_{secrets.token_hex(4)}", template=template)
         env = self._env(home, url) | {"REDIS_URL": redis.url_of(number % 16)}
-        return Backend("postgres", env, home, postgres=postgres, redis=redis)
+        return Backend("postgres", env, home, operator, postgres=postgres, redis=redis)
+
+    @staticmethod
+    def _prepare(env: Mapping[str, str]) -> str:
+        """Migrate, and register an operator; its key."""
+        manage("migrate", "--skip-checks", "--verbosity", "0", env=env)
+        made = manage("agent", "create", "registrar", "--scope", "operator", "--json", env=env)
+        return str(json.loads(made)["api_key"])
 
     def _home(self) -> Path:
         home = self.directory / f"backend-{next(_numbers)}"
@@ -112,7 +114,6 @@ class Hub:
     env: dict[str, str]
     webs: list[HubProcess] = field(default_factory=list)
     workers: list[CeleryWorker] = field(default_factory=list)
-    _operator: str = ""
 
     @property
     def url(self) -> str:
@@ -135,39 +136,45 @@ class Hub:
         self.webs.append(web)
         return web.start() if start else web
 
-    def add_worker(self, *arguments: str, env: Mapping[str, str] | None = None) -> CeleryWorker:
+    def add_worker(self, *arguments: str, env: Mapping[str, str] | None = None, start: bool = True) -> CeleryWorker:
         """Start a Celery worker and return it when it is ready."""
         name = f"worker-{len(self.workers) + 1}"
         worker = CeleryWorker(self.backend.directory, self.env | dict(env or {}), name=name, arguments=arguments)
         self.workers.append(worker)
-        return worker.start()
+        return worker.start() if start else worker
+
+    def add_webs(self, number: int, *, argv: Sequence[str] = HubProcess.DAPHNE) -> None:
+        """Start so many at once: each spends seconds on its imports."""
+        for _ in range(number):
+            self.add_web(argv=argv, start=False)
+        self.start()
+
+    def start(self) -> None:
+        """All at once that do not run."""
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Process.start, self.processes))
 
     def manage(self, *arguments: str, timeout: float = 120) -> str:
         """Run a management command on this hub's database."""
         return manage(*arguments, env=self.env, timeout=timeout)
 
-    def create_agent(self, agent_id: str, scope: str = "agent") -> str:
-        """Register an agent and return its API key. Each call starts a process: for several, `create_agents`."""
-        return self.create_agents([agent_id], scope)[agent_id]
+    def create_agent(self, agent_id: str, scope: str = "agent", **fields: Any) -> str:
+        """Register an agent, with these fields, and return its API key."""
+        with self._registry() as registry:
+            registry.post("agents", json={"agent_id": agent_id, **fields}).raise_for_status()
+            key = registry.post(f"agents/{agent_id}/keys", json={"scope": scope}).raise_for_status()
+        return str(key.json()["api_key"])
 
-    def create_agents(self, agent_ids: Iterable[str], scope: str = "agent") -> dict[str, str]:
-        """Register several with one command; their keys by their ids."""
-        lines = self.manage("agent", "create", *agent_ids, "--scope", scope, "--json").splitlines()
-        return {made["agent_id"]: made["api_key"] for made in map(json.loads, lines)}
+    def create_agents(self, agent_ids: Iterable[str]) -> dict[str, str]:
+        """Register several; their keys by their ids."""
+        return {agent_id: self.create_agent(agent_id) for agent_id in agent_ids}
 
-    def register_agents(self, agent_ids: Iterable[str]) -> dict[str, str]:
-        """The same over REST, in milliseconds once this hub has an operator: for a hub that many tests share."""
-        if not self._operator:
-            self._operator = self.create_agent("registrar", "operator")
-        keys = {}
-        headers = {"Authorization": f"Bearer {self._operator}"}
-        with httpx.Client(base_url=f"{self.url}/api/a2a/", headers=headers, timeout=30, verify=False) as client:
-            for agent_id in agent_ids:
-                client.post("agents", json={"agent_id": agent_id}).raise_for_status()
-                keys[agent_id] = client.post(f"agents/{agent_id}/keys").raise_for_status().json()["api_key"]
-        return keys
+    def _registry(self) -> httpx.Client:
+        """What the operator calls at the first web process. A command would cost a process for each."""
+        headers = {"Authorization": f"Bearer {self.backend.operator}"}
+        return httpx.Client(base_url=f"{self.url}/api/a2a/", headers=headers, timeout=60, verify=False)
 
     def stop(self) -> None:
         """Stop every process that was started for it."""
-        for process in reversed(self.processes):
-            process.stop()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Process.stop, self.processes))

@@ -19,6 +19,7 @@ from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
 LOOPBACK = "127.0.0.1"
+_marks: list[socket.socket] = []
 
 
 class Missing(Exception):
@@ -33,15 +34,20 @@ def free_port() -> int:
     """A port that nobody listens on, below the range from which the kernel takes clients' ports.
 
     A test may stop a service and start it on the same port again; a port from the kernel's own range could meanwhile
-    have become the local end of some client's connection.
+    have become the local end of some client's connection. It stays ours until we end, also while nobody listens there:
+    the UDP port of the same number, which nobody uses, says so to other runs of the tests.
     """
     for _ in range(200):
         port = random.randint(18_000, 31_999)
         with socket.socket() as probe:
+            mark = socket.socket(type=socket.SOCK_DGRAM)
             try:
+                mark.bind((LOOPBACK, port))
                 probe.bind((LOOPBACK, port))
             except OSError:
+                mark.close()
                 continue
+            _marks.append(mark)
             return port
     raise ServiceFailed("no free port between 18000 and 31999")
 
@@ -68,8 +74,9 @@ class Process:
     `start()` returns when `is_ready()` holds; a process that ends before that is a `ServiceFailed` with its log.
     """
 
-    ready_timeout = 30.0
-    stop_timeout = 15.0
+    # A busy machine is slow; what takes longer than this hangs.
+    ready_timeout = 60.0
+    stop_timeout = 30.0
 
     def __init__(self, name: str, *, directory: Path) -> None:
         self.name = name

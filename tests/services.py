@@ -166,9 +166,11 @@ class PostgresServer(Process):
         (SIGKILL would leave its children alive and the shared memory in use.)
         """
         self.send_signal(signal.SIGQUIT)
-        self.wait(15)
+        self.wait(self.stop_timeout)
 
     def stop(self) -> None:
+        if self.running:
+            self.crash()  # nothing of it is needed any more, so nothing has to be written down
         super().stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 

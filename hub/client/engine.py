@@ -164,8 +164,8 @@ class Engine:
 
     @property
     def last_attempt(self) -> float | None:
-        """When the last connection attempt began, on the monotonic clock."""
-        return self._socket.link.backoff.tried_at if self._socket is not None else None
+        """For when the latest connection attempt was planned, on the monotonic clock."""
+        return self._socket.link.next_attempt if self._socket is not None else None
 
     @property
     def last_failure(self) -> str:

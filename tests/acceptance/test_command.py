@@ -55,8 +55,7 @@ def anywhere(request: pytest.FixtureRequest, backends: Backends) -> Iterator[Hub
     backend = backends.postgres(request.getfixturevalue("postgres_server"), request.getfixturevalue("redis_server"))
     hub = Hub(backend, backend.env)
     request.node.stash[HUBS] = [hub]
-    hub.add_web()
-    hub.add_web()
+    hub.add_webs(2)
     yield hub
     hub.stop()
 

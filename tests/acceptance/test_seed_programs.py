@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -80,9 +79,8 @@ OPENING, DETAILS = "请分析本地项目", "是的，请详细说明架构设�
 
 @pytest.fixture(scope="module")
 def keys(embedded: Hub) -> dict[str, str]:
-    """Keys of the seed's two agents; the second was made by the hub on its first start."""
-    terminal = json.loads(embedded.manage("agent", "key", TERMINAL, "--json"))
-    return {CLOUD: embedded.create_agent(CLOUD), TERMINAL: terminal["api_key"]}
+    """Keys of the seed's two agents."""
+    return embedded.create_agents([CLOUD, TERMINAL])
 
 
 class Talk:
@@ -148,7 +146,9 @@ async def talk_of(serve: Hub, keys: dict[str, str], terminal: tuple[str, ...], p
         yield talk
         await calls.end_session(talk.session_id)
         _, err = await asyncio.wait_for(cloud.communicate(), 30)
-        assert (cloud.returncode, err.decode()) == (0, "")
+        assert cloud.returncode == 0, err.decode()
+        # It may have been about to say more when the session ended.
+        assert not err or b"SessionClosed" in err, err.decode()
     await calls.rest.aclose()
 
 

@@ -20,11 +20,13 @@ from tests.acceptance.tracehub import (
     ask,
     events_of,
     eventually,
+    is_part_of,
     results_of,
     trace_of,
     until_trace,
 )
 from tests.acceptance.wire import receive, send, until
+from tests.hubs import Backends
 
 LOOPBACK = {"HUB_A2A_ALLOW": "127.0.0.1"}
 
@@ -39,7 +41,7 @@ class Hubs:
 
     async def known(self, agent: AgentWire, name: str, **config: Any) -> AgentWire:
         """An agent of the far hub, registered at the near one; returns somebody who can ask it."""
-        operator = await self.near.operator()
+        operator = self.near.operator()
         body = {
             "agent_id": name,
             "executor": "a2a",
@@ -55,18 +57,19 @@ class Hubs:
     async def traces_there(self, agent: AgentWire) -> list[dict[str, Any]]:
         """What the far hub runs for its agent."""
         found = []
-        operator = await self.far.operator()
+        operator = self.far.operator()
         for session in (await operator.call("GET", f"sessions?participant={agent.agent_id}")).json()["sessions"]:
             found += (await operator.call("GET", f"sessions/{session['session_id']}/traces")).json()["traces"]
         return found
 
 
 @pytest.fixture(scope="module")
-def hubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hubs]:
-    far = TraceHub(tmp_path_factory.mktemp("far"), None, LOOPBACK).start()
-    made = json.loads(far.manage("agent", "create", "guest", "--json"))
-    near = TraceHub(tmp_path_factory.mktemp("near"), None, {**LOOPBACK, "HUB_A2A_SECRET_FAR": made["api_key"]}).start()
-    yield Hubs(far, near, AgentWire(far.web(), made["api_key"], "guest"))
+def hubs(tmp_path_factory: pytest.TempPathFactory, backends: Backends) -> Iterator[Hubs]:
+    far = TraceHub(tmp_path_factory.mktemp("far"), backends.sqlite(), LOOPBACK).start()
+    guest = asyncio.run(far.agent("guest"))
+    secret = {"HUB_A2A_SECRET_FAR": guest.key}
+    near = TraceHub(tmp_path_factory.mktemp("near"), backends.sqlite(), {**LOOPBACK, **secret}).start()
+    yield Hubs(far, near, guest)
     near.stop()
     far.stop()
 
@@ -78,17 +81,17 @@ async def test_what_is_said_to_it_is_answered_from_over_there_piece_by_piece(hub
     session_id = (await alice.open_session(["far-talker"]))["session_id"]
     pieces = []
     async with alice.session_socket(session_id) as socket:
-        await until(socket, "welcome")
+        await until(socket, "replay_complete")
         await send(socket, type="message", content="hello there")  # talk, not work: it is asked all the same
         while True:
-            frame = await receive(socket, timeout=40)
+            frame = await receive(socket, timeout=60)
             if frame["type"] == "chunk":
                 pieces.append(frame["text"])
             if frame["type"] == "message" and frame["kind"] == "result":
                 break
     assert frame["content"] == "".join(f"word{index} " for index in range(400))
     assert len(pieces) > 1
-    assert "".join(pieces) == frame["content"]
+    assert is_part_of(pieces, frame["content"])
 
 
 async def test_a_cancel_is_passed_on(hubs: Hubs) -> None:
@@ -130,7 +133,7 @@ async def test_an_agent_that_is_only_connected_over_there_answers_a_session_here
     session_id = (await alice.open_session(["far-laptop"]))["session_id"]
     trace_id = (await ask(alice, session_id, "are you there?"))["trace_id"]
     async with laptop.agent_socket() as socket:  # it comes after the question
-        asked = await until(socket, "message", timeout=20)
+        asked = await until(socket, "message")
         assert asked["content"].startswith("are you there?")
         await send(
             socket, type="message", session_id=asked["session_id"], content="I am.", reply_to=asked["message_id"]
@@ -141,7 +144,8 @@ async def test_an_agent_that_is_only_connected_over_there_answers_a_session_here
 
 async def test_a_worker_killed_in_the_middle_takes_the_same_task_up_again(hubs: Hubs) -> None:
     (steps,) = await hubs.far.agents("steps")
-    await hubs.far.runs(steps, "steps", steps=40, seconds=0.1)
+    go_on = hubs.far.directory / "the-steps-go-on"
+    await hubs.far.runs(steps, "steps", steps=40, seconds=0.01, until=str(go_on))
     alice = await hubs.known(steps, "far-steps")
     session_id = (await alice.open_session(["far-steps"]))["session_id"]
     trace_id = (await ask(alice, session_id, "forty steps"))["trace_id"]
@@ -151,6 +155,7 @@ async def test_a_worker_killed_in_the_middle_takes_the_same_task_up_again(hubs: 
 
     await eventually(runs_there)
     await asyncio.to_thread(hubs.near.kill_worker)
+    go_on.touch()
     trace = await until_trace(alice, trace_id, *TERMINAL, timeout=60)
     assert (trace["status"], trace["attempt"], trace["result"]["summary"]) == ("completed", 2, "40 steps in attempt 1")
     assert len(await hubs.traces_there(steps)) == 1, "it was not asked twice"
@@ -198,7 +203,7 @@ async def test_the_far_hub_pushes_what_happens_to_a_task(hubs: Hubs) -> None:
     async def told_of_the_end() -> bool:
         return bool(got) and got[-1].get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_COMPLETED"
 
-    await eventually(told_of_the_end, timeout=40)
+    await eventually(told_of_the_end)
     server.shutdown()
     server.server_close()
     states = [event["statusUpdate"]["status"]["state"] for event in got if "statusUpdate" in event]

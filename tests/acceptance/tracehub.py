@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,14 @@ import httpx
 import psutil
 
 from tests.acceptance.wire import Frame, Wire
-from tests.hubs import Backend, Hub, manage
+from tests.hubs import Backend, Hub
 from tests.processes import wait_until
 from tests.services import HubProcess, RedisServer
 from tests.unit.workspace.trees import SHOP, plant
 
 QUICK = {
-    "HUB_TRACE_LEASE_SECONDS": "1.5",
-    "HUB_DELEGATE_LEASE_SECONDS": "2",
+    "HUB_TRACE_LEASE_SECONDS": "2.5",  # a worker of a busy machine must come to renew it
+    "HUB_DELEGATE_LEASE_SECONDS": "4",
     "HUB_RATE_MESSAGES": "0",
     "HUB_RATE_REQUESTS": "0",
     "HUB_RATE_SESSIONS": "0",
@@ -35,17 +33,18 @@ TERMINAL = {"completed", "failed", "cancelled"}
 class TraceHub:
     """One hub of either kind. `web(n)` is the address of a web process; there is only one in the embedded hub."""
 
-    def __init__(self, directory: Path, backend: Backend | None, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, backend: Backend, env: Mapping[str, str] | None = None) -> None:
         # The one place that built-in tools may read: a small project.
         self.project = plant(directory / "shop", SHOP)
         self.env = {**QUICK, "HUB_ROOTS": str(self.project), **(env or {})}
         self.directory = directory
+        self.backend = backend
         self.hub: Hub | None = None
         self.serve: HubProcess | None = None
         self.redis: RedisServer | None = None
-        self._operator: Wire | None = None
-        if backend is None:
-            self.serve = HubProcess.embedded(directory, env=self.env)
+        if backend.name == "sqlite":
+            argv = (*HubProcess.SERVE, "--data", str(backend.directory))
+            self.serve = HubProcess(directory, {**backend.env, **self.env}, argv=argv, name="serve")
         else:
             # A Redis of its own: it is stopped in the middle of things.
             self.redis = RedisServer(directory)
@@ -61,11 +60,11 @@ class TraceHub:
             self.worker_process()
         elif self.hub is not None and self.redis is not None:
             self.redis.start()
-            with ThreadPoolExecutor() as pool:  # each start takes seconds of waiting
-                waiting: list[Future[Any]] = [pool.submit(self.hub.add_web) for _ in range(webs)]
-                waiting += [pool.submit(self.hub.add_worker) for _ in range(workers)]
-                for one in waiting:
-                    one.result()
+            for _ in range(webs):
+                self.hub.add_web(start=False)
+            for _ in range(workers):
+                self.hub.add_worker(start=False)
+            self.hub.start()
         return self
 
     def stop(self) -> None:
@@ -98,7 +97,7 @@ class TraceHub:
             found[:] = [child for child in parent.children() if "celery" in " ".join(_command_of(child))]
             return bool(found)
 
-        wait_until(there, timeout=20, what="the embedded worker runs")
+        wait_until(there, timeout=60, what="the embedded worker runs")
         return found[0]
 
     def kill_worker(self, number: int = 0) -> None:
@@ -121,42 +120,28 @@ class TraceHub:
         """Those that were killed; Redis too, if a test has left it stopped."""
         if self.hub is not None and self.redis is not None:
             self.redis.start()
-            with ThreadPoolExecutor() as pool:
-                list(pool.map(lambda worker: worker.start(), self.hub.workers))
+            self.hub.start()
 
     # Agents
 
-    def manage(self, *arguments: str) -> str:
-        if self.serve is not None:
-            data = self.directory / "hub-data"
-            env = {"DATABASE_URL": f"sqlite:///{data / 'hub.sqlite3'}", "HUB_DATA_DIR": str(data)}
-        else:
-            assert self.hub is not None
-            env = self.hub.env
-        return manage(*arguments, env=env)
-
-    async def operator(self) -> Wire:
-        if self._operator is None:
-            text = await asyncio.to_thread(self.manage, "agent", "create", "op", "--scope", "operator", "--json")
-            self._operator = AgentWire(self.web(), json.loads(text)["api_key"], "op")
-        return self._operator
+    def operator(self) -> Wire:
+        return AgentWire(self.web(), self.backend.operator, "registrar")
 
     async def agents(self, *names: str) -> list[AgentWire]:
         """New agents, whose names begin so."""
-        operator = await self.operator()
-        made = []
-        for name in names:
-            agent_id = f"{name}-{next(_numbers)}"
-            answer = await operator.call("POST", "agents", {"agent_id": agent_id})
-            assert answer.status_code == 201, answer.text
-            key = (await operator.call("POST", f"agents/{agent_id}/keys")).json()["api_key"]
-            made.append(AgentWire(self.web(), key, agent_id))
-        return made
+        return [await self.agent(f"{name}-{next(_numbers)}") for name in names]
+
+    async def agent(self, agent_id: str) -> AgentWire:
+        operator = self.operator()
+        answer = await operator.call("POST", "agents", {"agent_id": agent_id})
+        assert answer.status_code == 201, answer.text
+        key = (await operator.call("POST", f"agents/{agent_id}/keys")).json()["api_key"]
+        return AgentWire(self.web(), key, agent_id)
 
     async def runs(self, agent: Wire, function: str, **config: Any) -> None:
         """Have an agent run `tests.executors.<function>`."""
         body = {"executor": f"python:tests.executors:{function}", "executor_config": config}
-        answer = await (await self.operator()).call("PATCH", f"agents/{name_of(agent)}", body)
+        answer = await self.operator().call("PATCH", f"agents/{name_of(agent)}", body)
         assert answer.status_code == 200, answer.text
 
 
@@ -215,14 +200,14 @@ async def events_of(wire: Wire, trace_id: str) -> list[Frame]:
             return found
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], timeout: float = 30) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]], timeout: float = 60) -> None:
     """Ask again and again until it holds."""
     async with asyncio.timeout(timeout):
         while not await condition():  # noqa: ASYNC110 - it is another process that we wait for
             await asyncio.sleep(0.05)
 
 
-async def until_trace(wire: Wire, trace_id: str, *statuses: str, timeout: float = 30) -> Frame:
+async def until_trace(wire: Wire, trace_id: str, *statuses: str, timeout: float = 60) -> Frame:
     """The trace, once it has one of these statuses."""
     trace: Frame = {}
 
@@ -234,13 +219,37 @@ async def until_trace(wire: Wire, trace_id: str, *statuses: str, timeout: float 
     return trace
 
 
-async def until_at_least(wire: Wire, trace_id: str, field: str, value: int, timeout: float = 30) -> None:
+async def until_at_least(wire: Wire, trace_id: str, field: str, value: int, timeout: float = 60) -> None:
     """Until a number of the trace has grown to that."""
 
     async def reached() -> bool:
         return int((await trace_of(wire, trace_id))[field]) >= value
 
     await eventually(reached, timeout)
+
+
+async def until_it_says(wire: Wire, trace_id: str, text: str) -> None:
+    """Until a trace has logged that."""
+
+    async def said() -> bool:
+        return any(e["type"] == "log" and e["data"]["text"] == text for e in await events_of(wire, trace_id))
+
+    await eventually(said)
+
+
+async def until_online(wire: Wire, agent_id: str) -> None:
+    """Until the hub knows that an agent is there, and whether it takes traces: that is written every half second."""
+
+    async def there() -> bool:
+        return bool((await wire.call("GET", f"agents/{agent_id}")).json()["online"])
+
+    await eventually(there)
+
+
+def is_part_of(pieces: list[str], whole: str) -> bool:
+    """Whether these pieces of live text came in order and are all of the whole. Some may be missing: nobody keeps them."""
+    rest = iter(whole.split())
+    return all(word in rest for word in "".join(pieces).split())
 
 
 async def results_of(wire: Wire, session_id: str) -> dict[str, list[Frame]]:

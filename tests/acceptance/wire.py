@@ -13,6 +13,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 Frame = dict[str, Any]
+PATIENCE = 30.0  # seconds: what takes longer hangs, on a busy machine too
 _TLS = ssl.create_default_context()  # unused on loopback, but httpx would load one for each client
 
 
@@ -44,7 +45,7 @@ class Wire:
             additional_headers=self.headers,
             compression=None,
             max_size=None,
-            open_timeout=10,
+            open_timeout=PATIENCE,
             close_timeout=1,
             **options,
         ) as socket:
@@ -57,13 +58,13 @@ class Wire:
         return self.socket(f"stream{query}", **options)
 
 
-async def receive(socket: ClientConnection, timeout: float = 10) -> Frame:
+async def receive(socket: ClientConnection, timeout: float = PATIENCE) -> Frame:
     """The next frame."""
     async with asyncio.timeout(timeout):
         return dict(json.loads(await socket.recv()))
 
 
-async def until(socket: ClientConnection, kind: str, timeout: float = 10, **wanted: Any) -> Frame:
+async def until(socket: ClientConnection, kind: str, timeout: float = PATIENCE, **wanted: Any) -> Frame:
     """The next frame of this type with these fields; others are passed over."""
     async with asyncio.timeout(timeout):
         while True:
@@ -72,7 +73,7 @@ async def until(socket: ClientConnection, kind: str, timeout: float = 10, **want
                 return dict(frame)
 
 
-async def collect_messages(socket: ClientConnection, last: int, timeout: float = 30) -> list[int]:
+async def collect_messages(socket: ClientConnection, last: int, timeout: float = 60) -> list[int]:
     """The sequences of `message` frames up to `last`, as they came."""
     seen: list[int] = []
     async with asyncio.timeout(timeout):
