@@ -161,10 +161,10 @@ def publish(changes: Changes) -> None:
 
 
 @contextmanager
-def unit_of_work() -> Iterator[Changes]:
+def unit_of_work(*, synced: bool = True) -> Iterator[Changes]:
     """One write transaction whose changes are published once it is committed (with the caller's, when there is one)."""
     changes = Changes()
-    with write_transaction():
+    with write_transaction(synced=synced):
         yield changes
     transaction.on_commit(lambda: publish(changes))
 

@@ -38,7 +38,8 @@ def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed |
     session_pk = sql.session_if_created(trace_pk)
     if session_pk is None:
         return None
-    with unit_of_work() as changes:
+    # What a loss of power takes back here is `created` again, and its worker has gone with the machine.
+    with unit_of_work(synced=False) as changes:
         # Takes the session's lock: of two traces of one session the second sees what the first has done.
         touch(session_pk)
         found = sql.load_claimable(trace_pk)
