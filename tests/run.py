@@ -1,8 +1,9 @@
 """`make test`: all tests, in two lanes side by side, because whole hubs mostly wait and the others mostly compute.
 
-The first lane has the tests that start hubs; they bring both backends themselves. The second has the others, on SQLite, and
-then those that use pytest's own database once more, on PostgreSQL with Redis. With arguments it is pytest with these
-arguments; `python -m tests.run --postgres …` starts both services and is pytest on them.
+The first lane begins with the tests that start hubs; they bring both backends themselves. The second begins with the others,
+on SQLite. Then those that use pytest's own database come once more, on PostgreSQL with Redis, in pieces: a lane that has
+nothing to do takes the next. With arguments it is pytest with these arguments; `python -m tests.run --postgres …` starts
+both services and is pytest on them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,22 +37,34 @@ class Step:
 
 
 WITH_HUBS = ("tests/acceptance", "tests/browser")
-HUBS = (Step("whole hubs, on both backends", WITH_HUBS),)
-REST = ("tests", *(f"--ignore={directory}" for directory in WITH_HUBS))
-OTHERS = (
-    Step("the others, on SQLite", REST),
-    Step(
-        "again on PostgreSQL with Redis: the others that use the database",
-        ("-m", "database and not processes", *REST),
-        postgres=True,
-    ),
-)
+DATABASE = "tests/integration"  # nothing below tests/unit uses one: conftest.py sees to it
+DATABASE_PIECES = (("rest",), ("admin", "inbound"))  # of about the same length; the last one is what these leave
+
+
+def on_postgres(what: str, *arguments: str) -> Step:
+    title = f"again on PostgreSQL with Redis, where the database is used: {what}"
+    return Step(title, ("-m", "database and not processes", *arguments), postgres=True)
+
+
+def steps() -> list[Step]:
+    """Everything, in the order in which it is begun."""
+    pieces = [[f"{DATABASE}/{name}" for name in names] for names in DATABASE_PIECES]
+    left_out = [f"--ignore={directory}" for piece in pieces for directory in piece]
+    return [
+        Step("whole hubs, on both backends", WITH_HUBS),
+        Step("the others, on SQLite", ("tests", *(f"--ignore={directory}" for directory in WITH_HUBS))),
+        on_postgres("all but the following", DATABASE, *left_out),
+        *(on_postgres(" and ".join(names), *piece) for names, piece in zip(DATABASE_PIECES, pieces, strict=True)),
+    ]
 
 
 class Lane(threading.Thread):
-    """Steps one after the other, told to end by `stop`. `code` is the exit code of the first that failed."""
+    """Takes steps from the front, one after the other, until none is left or `stop` is called; lanes may share them.
 
-    def __init__(self, steps: Sequence[Step], output: IO[bytes] | None = None) -> None:
+    `code` is the exit code of the first that failed.
+    """
+
+    def __init__(self, steps: deque[Step], output: IO[bytes] | None = None) -> None:
         super().__init__(daemon=True)
         self.code = 0
         self._steps = steps
@@ -67,8 +81,10 @@ class Lane(threading.Thread):
             self._output.flush()
 
     def run(self) -> None:
-        for step in self._steps:
-            if self._stopped:
+        while self._steps and not self._stopped:
+            try:
+                step = self._steps.popleft()
+            except IndexError:  # the other lane was quicker
                 return
             began = time.monotonic()
             self.say(f"== {step.title}")
@@ -142,7 +158,8 @@ def everything() -> int:
     began = time.monotonic()
     with tempfile.TemporaryFile() as said:
         try:
-            code = together(Lane(HUBS), Lane(OTHERS, said))
+            shared = deque(steps())
+            code = together(Lane(shared), Lane(shared, said))
         finally:
             said.seek(0)
             sys.stdout.buffer.write(said.read())
@@ -159,7 +176,7 @@ def main(arguments: Sequence[str]) -> int:
         return everything()
     postgres = arguments[0] == "--postgres"
     title = "pytest on PostgreSQL with Redis" if postgres else "pytest"
-    return together(Lane([Step(title, tuple(arguments[postgres:]), postgres)]))
+    return together(Lane(deque([Step(title, tuple(arguments[postgres:]), postgres)])))
 
 
 if __name__ == "__main__":
