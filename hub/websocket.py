@@ -2,7 +2,7 @@
 
 Measured, the machine (a state per octet group, logging arguments made for nobody) costs as much as the rest of a message.
 What is not a whole, unfragmented, masked text frame of less than 64 KiB with valid UTF-8 is left to Autobahn untouched, so
-that control frames, fragments, limits and protocol errors are still its own.
+that fragments, limits, protocol errors and control frames (but for our own pings and their pongs) are still its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from daphne.ws_protocol import WebSocketProtocol
 
 FIN_TEXT = 0x81
 MASKED = 0x80
+PING = b"\x89\x00"
+PONG = b"\x8a\x80"
+"""Our ping holds nothing, so that its pong is six octets: these, and a mask."""
+PONG_SIZE = 6
 
 
 def take_text_frames(data: bytes) -> tuple[list[str], int]:
@@ -46,6 +50,35 @@ def take_text_frames(data: bytes) -> tuple[list[str], int]:
 class QuickWebSocket(WebSocketProtocol):  # type: ignore[misc]
     """Daphne's protocol with the short way in front; in the middle of a frame or message there is only the long one."""
 
+    pinged_at: float | None = None
+    """When the ping was sent that nothing has come after."""
+
+    def _sendAutoPing(self) -> None:
+        if self.pinged_at is None:
+            self.pinged_at = time.time()
+        self.transport.write(PING)
+
+    def check_timeouts(self) -> None:
+        """Daphne's round through all connections, which pings who is silent, also finds who stayed silent.
+
+        Autobahn would keep a timer, a payload of random octets and a trip through its machine for every ping and pong, which
+        with thousands of idle sockets is most of what they cost.
+        """
+        asked, patience = self.pinged_at, self.server.ping_timeout
+        if asked is not None and patience and self.state == self.STATE_OPEN and time.time() - asked > patience:
+            self.onAutoPingTimeout()
+        else:
+            super().check_timeouts()
+
+    def _onPong(self, payload: bytes) -> None:
+        """A pong that came in pieces, or together with something else."""
+        self.pinged_at = None
+        super()._onPong(payload)
+
+    def onMessage(self, payload: bytes, isBinary: bool) -> None:
+        self.pinged_at = None
+        super().onMessage(payload, isBinary)
+
     def _dataReceived(self, data: bytes) -> None:
         if (
             self.state == self.STATE_OPEN
@@ -55,9 +88,13 @@ class QuickWebSocket(WebSocketProtocol):  # type: ignore[misc]
             and not self.muted
             and self._perMessageCompress is None
         ):
+            if len(data) == PONG_SIZE and data.startswith(PONG):
+                self.pinged_at = None
+                return
             texts, taken = take_text_frames(data)
             if texts:
                 self.last_ping = time.time()
+                self.pinged_at = None
                 for text in texts:
                     self.application_queue.put_nowait({"type": "websocket.receive", "text": text})
                 data = data[taken:]
