@@ -38,8 +38,10 @@ class Registry:
         self.subscribers: set[Subscriber] = set()
         self.topics: dict[int, Topic] = {}
         self.everywhere: dict[int, set[Subscriber]] = {}  # agent sockets, by agent key
+        self.sending: dict[Subscriber, float] = {}  # who waits for its transport, and since when (monotonic)
         self._counts: dict[int, int] = {}
         self._waits = 0
+        self.revision = 0  # grows whenever a subscriber comes or goes
         self.empty = asyncio.Event()  # nobody is here: no socket, no stream, no request that waits
         self.empty.set()
 
@@ -48,6 +50,7 @@ class Registry:
     def join(self, subscriber: Subscriber) -> None:
         if subscriber not in self.subscribers:
             self.subscribers.add(subscriber)
+            self.revision += 1
             self.empty.clear()
             pk = subscriber.principal.agent_pk
             self._counts[pk] = self._counts.get(pk, 0) + 1
@@ -71,6 +74,7 @@ class Registry:
         pk = subscriber.principal.agent_pk
         if subscriber in self.subscribers:
             self.subscribers.discard(subscriber)
+            self.revision += 1
             self._see_who_is_here()
             self._counts[pk] -= 1
             if not self._counts[pk]:

@@ -28,7 +28,7 @@ from sessions_app.keys import Principal, bad_keys, bearer, forget_key, remembere
 from sessions_app.protocol.errors import HubError, Unavailable
 from sessions_app.protocol.frames import encode
 from sessions_app.rates import Rates
-from sessions_app.realtime import places, presence
+from sessions_app.realtime import places
 from sessions_app.realtime.acknowledgements import Acknowledgements
 from sessions_app.realtime.figures import count_stored
 from sessions_app.realtime.hints import Doorbell, LayerHints, decode_changes
@@ -36,6 +36,7 @@ from sessions_app.realtime.live import LiveText
 from sessions_app.realtime.parts import Part
 from sessions_app.realtime.registry import Registry
 from sessions_app.realtime.subscriber import STOPPING, TOO_SLOW, UNAUTHENTICATED, Subscriber, presence_frame
+from sessions_app.realtime.vouching import Vouching
 from sessions_app.responses import find_response
 from sessions_app.services.sessions import expire_sessions
 from sessions_app.threads import Readers, Writer
@@ -62,6 +63,7 @@ class Runtime:
         self.loop = asyncio.get_running_loop()
         self.registry = Registry()
         self.readers = Readers()
+        self.vouching = Vouching(self.registry, self.readers)
         self.writer = Writer(self.loop, self._committed)
         self.hints = LayerHints(self._heard, lambda fields: self.live.heard(fields))
         self.doorbell = Doorbell(self._ring) if Doorbell.fits() else None
@@ -71,8 +73,6 @@ class Runtime:
         self._look_now = asyncio.Event()
         self._look_planned = False
         self._looked_until = utc_now() - timedelta(seconds=OVERLAP_SECONDS)
-        self._process_pk: int | None = None
-        self._present: dict[int, bool] = {}
         self._profiles: dict[int, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._starting: asyncio.Task[None] | None = None
@@ -95,20 +95,17 @@ class Runtime:
 
     async def _start(self) -> None:
         await self.hints.start()
-        await self._guarded(self._register)
+        await self._guarded(self.vouching.register)
         await self._guarded(lambda: self.read(kinds.refresh))
         self._tasks = [
             self.loop.create_task(self._every(settings.HUB_LOOK_SECONDS, self._look, self._look_now)),
             self.loop.create_task(self._every(0.5, self._tick)),
-            self.loop.create_task(self._every(settings.HUB_LEASE_SECONDS / 3, self._renew)),
+            self.loop.create_task(self._every(settings.HUB_LEASE_SECONDS / 3, self.vouching.renew)),
             self.loop.create_task(self._every(1.0, self._sweep)),
             self.loop.create_task(self._every(2.0, self._check_keys)),
             self.loop.create_task(self._every(settings.HUB_KIND_RULES_SECONDS, lambda: self.read(kinds.refresh))),
         ]
         self.ready.set()
-
-    async def _register(self) -> None:
-        self._process_pk = await self.read(presence.register_process)
 
     async def stop(self) -> None:
         """Tell the sockets when to come back, close them, write what is queued, and give up the lease."""
@@ -131,8 +128,7 @@ class Runtime:
             part.stop()
         self.writer.stop()
         await asyncio.to_thread(self.writer.join, 5)
-        if self._process_pk is not None:
-            await self._guarded(lambda: self.read(presence.leave, self._process_pk))
+        await self._guarded(self.vouching.give_up)
         await self.hints.stop()
         if self.doorbell is not None:
             self.doorbell.stop()
@@ -375,29 +371,12 @@ class Runtime:
 
     async def _tick(self) -> None:
         now = time.monotonic()
-        for subscriber in list(self.registry.subscribers):
-            since = subscriber.sending_since
-            if since is not None and now - since > settings.HUB_STALL_SECONDS:
+        for subscriber, since in list(self.registry.sending.items()):
+            if now - since > settings.HUB_STALL_SECONDS:
                 log.info("%s takes nothing, closing", subscriber.connection_id)
                 subscriber.abandon(TOO_SLOW)
         self.acks.tick(now)
-        await self._flush_presence()
-
-    async def _flush_presence(self) -> None:
-        if self._process_pk is None:
-            await self._register()
-        here = self.registry.agents_here()
-        arrived = {pk: runs for pk, runs in here.items() if self._present.get(pk) != runs}
-        gone = set(self._present) - set(here)
-        if arrived or gone:
-            await self.read(presence.set_presence, self._process_pk, arrived, gone)
-            self._present = here
-
-    async def _renew(self) -> None:
-        if self._process_pk is None or not await self.read(presence.renew_lease, self._process_pk):
-            await self._register()
-            self._present = {}
-        await self.read(presence.sweep_processes)
+        await self.vouching.flush()
 
     async def _sweep(self) -> None:
         await self.read(expire_sessions)

@@ -59,7 +59,6 @@ class Subscriber:
         self.ready: deque[Feed] = deque()
         self.wake = asyncio.Event()
         self.closing: Ended | None = None
-        self.sending_since: float | None = None
 
     # To be said by subclasses
 
@@ -147,11 +146,12 @@ class Subscriber:
             return STOPPING
 
     async def _send(self, frames: Sequence[str]) -> None:
-        self.sending_since = time.monotonic()
+        sending = self.runtime.registry.sending
+        sending[self] = time.monotonic()
         try:
             await self.write(frames)
         finally:
-            self.sending_since = None
+            del sending[self]
 
     async def _serve(self, feed: Feed) -> None:
         """One bounded step for one feed, so that no session of a socket starves another."""
@@ -212,11 +212,12 @@ class Subscriber:
         self.runtime.acks.wrote(self, feed)
 
     async def _send_messages(self, feed: Feed, messages: list[Committed]) -> None:
-        self.sending_since = time.monotonic()
+        sending = self.runtime.registry.sending
+        sending[self] = time.monotonic()
         try:
             await self.write_messages(feed, messages)
         finally:
-            self.sending_since = None
+            del sending[self]
 
     async def _complete_replay(self, feed: Feed) -> None:
         feed.announced = True
