@@ -240,9 +240,7 @@ CELERY_BROKER_TRANSPORT = None if REDIS_URL else "hub.embedded.queue:Transport"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
-    {"socket_connect_timeout": 1, "socket_timeout": 5, "health_check_interval": 10}
-    if REDIS_URL
-    else {"polling_interval": 0.01}
+    {"socket_connect_timeout": 1, "socket_timeout": 5, "health_check_interval": 10} if REDIS_URL else {}
 )
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = False  # the database knows what was lost, and the sweep brings it back

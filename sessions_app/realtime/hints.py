@@ -12,6 +12,7 @@ import os
 import random
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ GROUP = "hub.changes"
 MAX_QUEUED = 500
 MAX_BYTES = 512 * 1024
 DOORBELL_SECONDS = 0.01
+DOORBELL_QUIET_SECONDS = 0.04  # a hub where nobody has written for a while shall cost nothing
+DOORBELL_QUIET_AFTER = 1.0
 
 _decoder = msgspec.msgpack.Decoder(
     tuple[list[SessionChange], list[ReadMoved], list[PresenceChanged], list[int], list[dict[str, Any]], list[int]]
@@ -167,7 +170,8 @@ class Doorbell(threading.Thread):
     def run(self) -> None:
         last = raw = None
         pid = os.getpid()
-        while not self._stopped.wait(DOORBELL_SECONDS) and os.getpid() == pid:
+        pause, moved = DOORBELL_SECONDS, time.monotonic()
+        while not self._stopped.wait(pause) and os.getpid() == pid:
             try:
                 if raw is None:
                     connection.ensure_connection()
@@ -181,5 +185,8 @@ class Doorbell(threading.Thread):
                 continue
             if version != last:
                 last = version
+                pause, moved = DOORBELL_SECONDS, time.monotonic()
                 self._ring()
+            elif pause == DOORBELL_SECONDS and time.monotonic() - moved > DOORBELL_QUIET_AFTER:
+                pause = DOORBELL_QUIET_SECONDS
         connection.close()

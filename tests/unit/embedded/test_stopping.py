@@ -9,24 +9,26 @@ import pytest
 from django.apps import apps
 from django.conf import settings
 from kombu import Connection
-from kombu.transport.virtual import base
 
 from hub.celery import app
+from hub.embedded import queue
 from hub.embedded.queue import LOOK_UP_SECONDS, Transport
 
 CELERY_ASKS_FOR = 2.0
 
 
 class Clock:
-    """Time passes only where somebody sleeps."""
+    """Time passes only where somebody waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
-    def sleep(self, seconds: float) -> None:
+    def clear(self) -> None: ...
+
+    def wait(self, seconds: float) -> None:
         self.now += seconds
 
 
@@ -34,20 +36,20 @@ def test_a_worker_looks_up_from_an_empty_queue_long_before_celery_would_have_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(base, "monotonic", clock)
-    monkeypatch.setattr(base, "sleep", clock.sleep)
-    with Connection(transport=Transport, transport_options={"polling_interval": 0.01}) as connection:
+    monkeypatch.setattr(queue, "time", clock)
+    with Connection(transport=Transport) as connection:
         connection.SimpleQueue("nothing-in-here")
+        monkeypatch.setattr(queue, "_rung", clock)
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=CELERY_ASKS_FOR)
     assert LOOK_UP_SECONDS <= clock.now < 2 * LOOK_UP_SECONDS < CELERY_ASKS_FOR
 
 
 def test_what_is_in_the_queue_is_delivered() -> None:
-    with Connection(transport=Transport, transport_options={"polling_interval": 0.01}) as connection:
-        queue = connection.SimpleQueue("something-in-here")
-        queue.put({"trace": 7})
-        assert queue.get(timeout=CELERY_ASKS_FOR).payload == {"trace": 7}
+    with Connection(transport=Transport) as connection:
+        waiting = connection.SimpleQueue("something-in-here")
+        waiting.put({"trace": 7})
+        assert waiting.get(timeout=CELERY_ASKS_FOR).payload == {"trace": 7}
 
 
 def test_it_is_the_queue_of_a_worker_without_a_broker() -> None:
