@@ -16,8 +16,10 @@ from sessions_app.protocol.frames import as_frame
 from sessions_app.protocol.ids import message_id
 
 
-class Committed(Struct):
+class Committed(Struct, gc=False):
     """A stored message on its way to its readers; `body` is its JSON, encoded once for all of them.
+
+    Outside the garbage collector, since nothing in it can point back: a replay makes thousands.
 
     `views` are what readers with a visibility profile get of it, by the profile's hash; `withheld` marks an empty one.
     """

@@ -279,7 +279,7 @@ def messages_by_key(keys: Collection[int]) -> dict[int, Committed]:
 
 def committed(row: Sequence[Any]) -> Committed:
     """A row of `_history` as what is delivered."""
-    return encode_message(*(*row[:-1], from_column(row[-1])))
+    return encode_message(*row)
 
 
 def encode_message(
@@ -300,7 +300,8 @@ def encode_message(
     classified_by: str | None,
     timestamp: str,
 ) -> Committed:
-    """Encode a message once for all its readers: a row just written, or one that was read."""
+    """Encode a message once for all its readers: a row just written, or one that was read (`timestamp` as the column has it)."""
+    timestamp = from_column(timestamp)
     body = message_body(
         message_id(key),
         session_id,

@@ -125,9 +125,9 @@ def as_frame(body: str) -> str:
     return '{"type":"message",' + body[1:]
 
 
-def as_replayed(frame: str) -> str:
-    """The same frame, marked as replayed."""
-    return frame[:-1] + ',"replayed":true}'
+def as_replayed(body: str) -> str:
+    """The `message` frame around an encoded message, marked as replayed."""
+    return f'{{"type":"message",{body[1:-1]},"replayed":true}}'
 
 
 def encode(type_: str, **fields: Any) -> str:

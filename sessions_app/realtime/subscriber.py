@@ -67,7 +67,10 @@ class Subscriber:
 
     async def write_messages(self, feed: Feed, messages: Sequence[Committed]) -> None:
         """Write messages of one feed; those up to `feed.replay_to` are marked as replayed."""
-        await self.write([self.message_frame(feed, message) for message in messages])
+        if messages[-1].sequence <= feed.replay_to:
+            await self.write([as_replayed(message.body) for message in messages])
+        else:
+            await self.write([self.message_frame(feed, message) for message in messages])
 
     transport = SESSION_SOCKET  # one of `TRANSPORTS`
     runs_traces = False
@@ -117,7 +120,7 @@ class Subscriber:
         self.wake.set()
 
     def message_frame(self, feed: Feed, message: Committed) -> str:
-        return message.frame if message.sequence > feed.replay_to else as_replayed(message.frame)
+        return message.frame if message.sequence > feed.replay_to else as_replayed(message.body)
 
     # The pump
 
@@ -199,7 +202,8 @@ class Subscriber:
         return view
 
     async def _hand_over(self, feed: Feed, messages: list[Committed]) -> None:
-        shown = [message for message in messages if not feed.is_mine_to_skip(message)]
+        me = feed.agent_id
+        shown = [message for message in messages if message.sender != me or not feed.is_mine_to_skip(message)]
         if not feed.announced and shown and shown[-1].sequence > feed.replay_to:
             split = next(i for i, message in enumerate(shown) if message.sequence > feed.replay_to)
             if split:

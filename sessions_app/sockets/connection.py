@@ -341,13 +341,19 @@ class Socket(Subscriber):
 
 def _groups(frames: Sequence[str]) -> Iterator[Sequence[str]]:
     """What may share a write: bounded in number and size, so that a slow reader is noticed in between."""
-    if len(frames) == 1:
-        yield frames
-        return
+    for start in range(0, len(frames), BATCH_FRAMES):
+        some = frames[start : start + BATCH_FRAMES]
+        if len(some) == 1 or sum(map(len, some)) <= BATCH_BYTES:
+            yield some
+        else:
+            yield from _bounded(some)
+
+
+def _bounded(frames: Sequence[str]) -> Iterator[Sequence[str]]:
     group: list[str] = []
     size = 0
     for frame in frames:
-        if group and (len(group) >= BATCH_FRAMES or size + len(frame) > BATCH_BYTES):
+        if group and size + len(frame) > BATCH_BYTES:
             yield group
             group, size = [], 0
         group.append(frame)
