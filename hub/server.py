@@ -12,7 +12,7 @@ from daphne.ws_protocol import WebSocketFactory, WebSocketProtocol
 from django.conf import settings
 from twisted.internet import defer
 
-from hub.websocket import QuickWebSocket
+from hub.websocket import QuickWebSocket, write_now
 from sessions_app.logs import one_line
 from sessions_app.realtime.runtime import stop_runtime
 from sessions_app.sockets.handshake import TEXTS
@@ -94,10 +94,10 @@ class HubServer(Server):  # type: ignore[misc]
         if kind == "websocket.send" and message.get("text") is not None and protocol.state == protocol.STATE_OPEN:
             # Text frames go to the transport as they are: Autobahn's general path costs more than the rest of a delivery,
             # and refuses what is longer than the limit for incoming frames.
-            protocol.transport.write(text_frame(message["text"]))
+            write_now(protocol.transport, text_frame(message["text"]))
         elif kind == TEXTS:
             if protocol.state == protocol.STATE_OPEN:
-                protocol.transport.write(b"".join(map(text_frame, message["texts"])))
+                write_now(protocol.transport, b"".join(map(text_frame, message["texts"])))
         elif kind == "websocket.close" and message.get("code") == 1011 and protocol.state == protocol.STATE_OPEN:
             # A defect of ours; Autobahn lets applications close with 1000 and 3000 to 4999 only.
             protocol.sendCloseFrame(code=1011, isReply=False)
