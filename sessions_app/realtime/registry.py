@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +25,7 @@ class Topic:
     followers: dict[Feed, Subscriber] = field(default_factory=dict)
     waiters: set[asyncio.Event] = field(default_factory=set)
     reads: dict[str, int] = field(default_factory=dict)
-    finished_streams: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    finished_streams: dict[str, None] = field(default_factory=dict)
     last_sequence: int = 0
     state_revision: int = 0
     members_revision: int = 0
@@ -144,7 +143,7 @@ class Registry:
                 if message.stream_id is not None:
                     topic.finished_streams[message.stream_id] = None
                     if len(topic.finished_streams) > MAX_FINISHED_STREAMS:
-                        topic.finished_streams.popitem(last=False)
+                        del topic.finished_streams[next(iter(topic.finished_streams))]
             for feed, subscriber in topic.followers.items():
                 if feed.offer(change.messages):
                     subscriber.notify(feed)
