@@ -10,10 +10,12 @@ import asyncio
 import logging
 from collections import OrderedDict
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from django.conf import settings
 
+from sessions_app.context.profiles import View
 from sessions_app.db import utc_now
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.pieces import Piece
@@ -160,13 +162,16 @@ class Board:
         by_view: dict[str, str] = {}
         for feed, subscriber in topic.followers.items():
             view = feed.view
-            if view is None or not (is_status or len(subscriber.control) < CROWDED):
+            if not (is_status or len(subscriber.control) + len(feed.held) < CROWDED):
+                continue
+            if view is None:  # what the reader may get is read just now
+                feed.held.append(partial(_frame_for, trace, event))
                 continue
             if not view or trace.agent_id == view.agent_id:
                 subscriber.say(frame)
                 continue
             if view.frames not in by_view:
-                by_view[view.frames] = _frame(trace, shown_event(event, view, trace.agent_id, trace.made_of))
+                by_view[view.frames] = _frame_for(trace, event, view)
             subscriber.say(by_view[view.frames])
 
     # Following one trace
@@ -191,6 +196,10 @@ class Board:
 
     def joined(self, subscriber: Subscriber) -> None:
         self.offers.joined(subscriber)
+
+
+def _frame_for(trace: Followed, event: dict[str, Any], view: View) -> str:
+    return _frame(trace, shown_event(event, view, trace.agent_id, trace.made_of))
 
 
 def _frame(trace: Followed, event: dict[str, Any]) -> str:

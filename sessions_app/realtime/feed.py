@@ -9,6 +9,7 @@ Promises, per feed: no message is lost, doubled or reordered between `start` and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +37,7 @@ class Feed:
     Own messages up to it are left out unless `own_too`; those in `sent_here` (message keys, noted before the commit, since a
     page may show the row before its outcome is back) came in through this very subscriber. `view` is what the reader may get;
     None while it has to be read anew. While a frame of this very subscriber is `changing` the session, what the change causes is
-    held back: the answer to that frame says it.
+    held back: the answer to that frame says it. `held` are the frames that came while the view was read anew, to be told then.
     """
 
     session_pk: int
@@ -65,6 +66,7 @@ class Feed:
     changing: bool = False
     answers: list[ChangeAnswer] = field(default_factory=list)
     held_context: dict[str, Any] | None = None
+    held: list[Callable[[View], str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.heard = max(self.heard, self.replay_to)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sessions_app.changes import SessionChange, SessionState
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.pieces import Piece
-from sessions_app.realtime.subscriber import Subscriber, session_frame
+from sessions_app.realtime.subscriber import Subscriber, context_frame, session_frame
 
 READ_SECONDS = 0.1
 MAX_FINISHED_STREAMS = 200
@@ -161,16 +162,17 @@ class Registry:
         by_view: dict[str, str] = {}
         for feed, subscriber in topic.followers.items():
             view = feed.view
-            if view is None:
-                continue  # it reads the session anew, or hears of the next change
             if feed.changing:
                 feed.held_context = context
+                continue
+            if view is None:
+                feed.held.append(partial(context_frame, state, context))
                 continue
             if not view:
                 subscriber.say(whole)
                 continue
             if view.hash not in by_view:
-                by_view[view.hash] = session_frame(state, context=view.context(context))
+                by_view[view.hash] = context_frame(state, context, view)
             subscriber.say(by_view[view.hash])
 
     def review(self, agent_pks: Iterable[int]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sessions_app import states
 from sessions_app.changes import Committed, PresenceChanged, SessionChange, SessionState
@@ -185,6 +185,9 @@ class Subscriber:
                 await self._hand_over(feed, feed.page_read(page, asked, target))
         if feed.replay_due:
             await self._complete_replay(feed)
+        if feed.held and feed.view is view:
+            held, feed.held = feed.held, []
+            await self._send([frame_for(view) for frame_for in held])
         if feed.answer_due and feed.view is view:  # else it is reviewed, and this comes again
             await self._answer_changes(feed, view)
         state = feed.state_due()
@@ -292,6 +295,11 @@ def session_frame(state: SessionState, **more: object) -> str:
         "reason": state.reason,
     }
     return encode("session", **{**fields, **more})
+
+
+def context_frame(state: SessionState, context: dict[str, Any], view: View) -> str:
+    """The `session` frame that tells a reader of the shared context."""
+    return session_frame(state, context=view.context(context))
 
 
 def presence_frame(session_id: str, changed: PresenceChanged) -> str:

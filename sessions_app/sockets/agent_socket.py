@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 from django.conf import settings
 
@@ -17,7 +18,7 @@ from sessions_app.protocol.limits import PROTOCOL
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place, Whereabouts, enter, find_place
 from sessions_app.realtime.runtime import Runtime
-from sessions_app.realtime.subscriber import AGENT_SOCKET
+from sessions_app.realtime.subscriber import AGENT_SOCKET, context_frame
 from sessions_app.session_views import session_view
 from sessions_app.sockets.connection import Send, Socket
 from sessions_app.sockets.handshake import Handshake
@@ -35,7 +36,7 @@ class AgentSocket(Socket):
         super().__init__(runtime, principal, handshake, send)
         self._standing: dict[int, int] | None = None
         self._early: dict[int, SessionChange] = {}
-        self._meeting: set[int] = set()
+        self._meeting: dict[int, SessionChange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._replaying: set[int] = set()
         self._known: dict[str, int] = {}
@@ -129,20 +130,27 @@ class AgentSocket(Socket):
 
     def meet(self, change: SessionChange) -> None:
         if self._standing is None:  # still reading where we stand
-            self._early[change.pk] = change
-        elif change.pk not in self._meeting:
-            self._meeting.add(change.pk)
+            self._early[change.pk] = _that_says_more(change, self._early.get(change.pk))
+        elif change.pk in self._meeting:
+            self._meeting[change.pk] = _that_says_more(change, self._meeting[change.pk])
+        else:
+            self._meeting[change.pk] = change
             task = asyncio.create_task(self._meet(change.pk))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _meet(self, session_pk: int) -> None:
         try:
-            await self._start_feed(session_pk)
+            feed = await self._start_feed(session_pk)
         except Exception:  # the next change, or the look, tries again
             log.exception("a session could not be taken up")
-        finally:
-            self._meeting.discard(session_pk)
+            del self._meeting[session_pk]
+            return
+        # From here on the feed hears for itself. Messages and the turn are in the rows; of a new context it was told before.
+        change = self._meeting.pop(session_pk)
+        if feed is not None and change.context is not None and change.state is not None:
+            feed.held.append(partial(context_frame, change.state, change.context))
+            self.notify(feed)
 
     async def _start_feed(self, session_pk: int) -> Feed | None:
         """Take up a session: from where it stood when this socket connected, or, for a new one, from its beginning for us.
@@ -207,3 +215,8 @@ class AgentSocket(Socket):
     def stop_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+def _that_says_more(change: SessionChange, known: SessionChange | None) -> SessionChange:
+    """The later change, unless only the earlier one tells of a new context."""
+    return known if known is not None and known.context is not None and change.context is None else change

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ from sessions_app.protocol.jsontext import decode
 from sessions_app.realtime.feed import ChangeAnswer, Feed
 from sessions_app.realtime.places import context_of
 from sessions_app.realtime.runtime import Runtime
-from sessions_app.realtime.subscriber import DIED, MALFORMED, TOO_FAST, Subscriber, session_frame
+from sessions_app.realtime.subscriber import DIED, MALFORMED, TOO_FAST, Subscriber, context_frame
 from sessions_app.services.sessions import close_session, load_states, patch_session
 from sessions_app.sockets.handshake import TEXTS, Handshake
 
@@ -331,8 +332,8 @@ class Socket(Subscriber):
             answered = True
         finally:
             held, feed.held_context, feed.changing = feed.held_context, None, False
-            if held is not None and not answered and feed.view is not None and feed.state is not None:
-                self.say(session_frame(feed.state, context=feed.view.context(held)))  # somebody else's change
+            if held is not None and not answered and feed.state is not None:
+                feed.held.append(partial(context_frame, feed.state, held))  # somebody else's change
             self.notify(feed)
 
     async def replay(self, frame: frames.Replay) -> None:

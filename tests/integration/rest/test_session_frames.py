@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
 from channels.testing import WebsocketCommunicator  # type: ignore[import-untyped]
 from django.conf import settings
 
+from sessions_app.context.viewing import find_views
+from sessions_app.models import Agent
 from sessions_app.protocol.frames import encode
-from sessions_app.realtime.runtime import get_runtime
+from sessions_app.realtime import subscriber
+from sessions_app.realtime.runtime import Runtime, get_runtime
 from sessions_app.sockets.agent_socket import AgentSocket
 from sessions_app.sockets.session_socket import SessionSocket
 from tests.integration.rest.conftest import Door, socket_of
@@ -122,3 +127,58 @@ async def test_a_shut_window_holds_back_no_answer(a: Door, b: Door, monkeypatch:
             await a.say(session, f"unread {n}")
         frames = await told(socket, type="context", session_id=session, patch={"x": 1}, id="p1")
         assert [frame.get("context") for frame in frames if "id" in frame] == [{"x": 1}]
+
+
+@BOTH
+async def test_what_is_told_while_a_reader_is_looked_up_again_is_told_when_that_is_done(
+    a: Door, b: Door, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_pk = (await Agent.objects.aget(agent_id="b")).pk
+    await Agent.objects.filter(pk=agent_pk).aupdate(executor="python:tests.executors:echo")
+    session = await a.open("b")
+    asked, may_go_on = threading.Event(), threading.Event()
+
+    def slowly(*arguments: Any) -> Any:
+        asked.set()
+        assert may_go_on.wait(30)
+        return find_views(*arguments)
+
+    async with socket_of(b, path_of(where, session)) as socket:
+        await follows(socket)
+        await a.say(session, "hello", requires_execution=False)
+        while json.loads(await socket.receive_from(timeout=30))["type"] != "message":
+            pass
+        monkeypatch.setattr(subscriber, "find_views", slowly)
+        get_runtime().registry.review([agent_pk])
+        try:
+            assert await asyncio.to_thread(asked.wait, 30)
+            changed = await a.patch(f"sessions/{session}", {"context": {"focus_module": "core"}})
+            assert changed.status_code == 200
+            sent = await a.say(session, "work", requires_execution=True)
+            await get_runtime()._look()
+        finally:
+            may_go_on.set()
+        seen: list[dict[str, Any]] = []
+        while not {"trace", "context"} <= {kind for frame in seen for kind in (frame["type"], *frame)}:
+            seen.append(json.loads(await socket.receive_from(timeout=30)))
+    assert [frame["context"] for frame in seen if "context" in frame] == [{"focus_module": "core"}]
+    assert [frame["trace_id"] for frame in seen if frame["type"] == "trace"][:1] == [sent["trace_id"]]
+
+
+async def test_a_new_context_is_heard_also_by_who_has_heard_nothing_of_that_session_before(
+    a: Door, b: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(self: Runtime) -> None:
+        pass
+
+    monkeypatch.setattr(Runtime, "_look_at_sessions", nothing)  # which would have made it hear of the session
+    session = await a.open("b")
+    async with socket_of(a, f"sessions/{session}/stream") as watcher, socket_of(b, "stream") as socket:
+        await follows(watcher)
+        await follows(socket)
+        assert (await a.patch(f"sessions/{session}", {"context": {"focus_module": "core"}})).status_code == 200
+        await a.say(session, "look at it")
+        seen: list[dict[str, Any]] = []
+        while not {"message", "context"} <= {kind for frame in seen for kind in (frame["type"], *frame)}:
+            seen.append(json.loads(await socket.receive_from(timeout=30)))
+    assert [frame["context"] for frame in seen if "context" in frame] == [{"focus_module": "core"}]
