@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sessions_app import states
 from sessions_app.append import Draft, Stored, append
 from sessions_app.changes import Changes
+from sessions_app.context.provenance import Provenance, of_message, plain
 from sessions_app.context.viewing import find_view, shown_to
 from sessions_app.models import Agent, Participant, Session
 from sessions_app.protocol.bodies import BranchBody, MergeBody, MessageBody, check_title, utf8_length
@@ -90,22 +93,27 @@ def merge_branch(*, branch_pk: int, body: MergeBody, caller: Agent, changes: Cha
     if body.summary is not None and utf8_length(body.summary) > CONTENT_BYTES:
         raise TooLarge(f"summary holds {CONTENT_BYTES} bytes at the most.", field="summary")
     last = messages_before(branch_pk, branch.last_sequence + 1, 1, 1)
+    metadata: dict[str, Any] = {
+        "event": {
+            "type": "branch_merged",
+            "session_id": branch.public_id,
+            "branched_at": branch.branched_at,
+            "last_sequence": branch.last_sequence,
+            "last_message_id": message_id(last[0].key) if last else None,
+        }
+    }
+    if body.summary is not None:
+        text = body.summary
+    else:
+        text, made_of = _outcome_of(branch, caller)
+        if made_of:
+            metadata["provenance"] = plain(made_of)
     draft = Draft(
         session_pk=branch.parent_id,
         sender_pk=caller.pk,
-        content=body.summary if body.summary is not None else _outcome_of(branch, caller.pk),
+        content=text,
         kind="result",
-        metadata=dumps(
-            {
-                "event": {
-                    "type": "branch_merged",
-                    "session_id": branch.public_id,
-                    "branched_at": branch.branched_at,
-                    "last_sequence": branch.last_sequence,
-                    "last_message_id": message_id(last[0].key) if last else None,
-                }
-            }
-        ),
+        metadata=dumps(metadata),
     )
     outcome = append([draft], changes)[0]
     if isinstance(outcome, HubError):
@@ -115,15 +123,16 @@ def merge_branch(*, branch_pk: int, body: MergeBody, caller: Agent, changes: Cha
     return outcome
 
 
-def _outcome_of(branch: Session, caller_pk: int) -> str:
-    """Without a summary: the branch's last result, else its last words, as far as the caller may read them."""
+def _outcome_of(branch: Session, caller: Agent) -> tuple[str, Provenance]:
+    """Without a summary: the branch's last result, else its last words, as far as the caller may read them; and whose."""
     rows = branch.messages.exclude(kind="system").order_by("-sequence")
     last = rows.filter(kind="result").first() or rows.first()
-    text = _content(shown_to(messages_by_key([last.pk])[last.pk], caller_pk).body) if last is not None else ""
-    if not text:
-        return f"Branch {branch.title or branch.public_id} ended without a message."
-    return text if len(text) <= SUMMARY_CHARACTERS else text[:SUMMARY_CHARACTERS] + "…"
-
-
-def _content(body: str) -> str:
-    return str(loads(body)["content"])
+    shown = shown_to(messages_by_key([last.pk])[last.pk], caller.pk) if last is not None else None
+    said = loads(shown.body) if shown is not None else {}
+    text = said.get("content")
+    if shown is None or not text:
+        return f"Branch {branch.title or branch.public_id} ended without a message.", Provenance()
+    made_of = of_message(shown.sender, said["metadata"], said["parts"])
+    others = tuple(name for name in made_of.agents if name != caller.agent_id)
+    made_of = Provenance(others, made_of.labels, made_of.part_types)
+    return text if len(text) <= SUMMARY_CHARACTERS else text[:SUMMARY_CHARACTERS] + "…", made_of

@@ -226,6 +226,28 @@ async def test_a_branch_hides_no_less_than_its_parent(a: Door, b: Door, c: Door,
     assert SECRET not in merged.text
 
 
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("c", {"content": SECRET}),
+        ("a", {"content": SECRET, "metadata": {"sensitivity": "secret"}}),
+        ("a", {"parts": [{"text": SECRET, "metadata": {"type": "UserContext"}}]}),
+    ],
+)
+async def test_what_a_branch_brings_back_is_still_whose_it_was(
+    a: Door, b: Door, c: Door, operator: Door, who: str, said: dict[str, Any]
+) -> None:
+    session = await restricted(a, operator)
+    branch = (await a.post(f"sessions/{session}/branches", {"participants": ["c"]})).json()["session_id"]
+    assert (await {"a": a, "c": c}[who].post(f"sessions/{branch}/messages", said)).status_code == 201
+    assert (await a.post(f"sessions/{branch}/merge", {})).status_code == 200
+    assert SECRET in (await c.get(f"sessions/{session}/messages")).text
+    for path in (f"sessions/{session}/messages", f"contexts/{session}", f"sessions/{session}"):
+        answer = await b.get(path)
+        assert answer.status_code == 200
+        assert SECRET not in answer.text
+
+
 async def test_an_agent_of_others_sees_what_it_sent_what_addresses_it_and_what_was_injected(
     a: Door, c: Door, door: MakeDoor
 ) -> None:
