@@ -27,7 +27,7 @@ setup: $(VENV)/.installed ## make .venv with everything that the hub needs
 dev: $(VENV)/.installed-dev
 
 run: setup ## start the embedded hub on 127.0.0.1:8000 (ARGS='--port 9000'; DIR=… is where its tools may read)
-	@$(PY) manage.py serve --root "$(or $(DIR),.)" $(ARGS)
+	@exec $(PY) manage.py serve --root "$(or $(DIR),.)" $(ARGS)
 
 demo: setup ## the conversation of two agents about a real directory (DIR=…, LANG=en|zh, DEMO=…)
 	@$(PY) manage.py demo $(if $(DIR),--dir "$(DIR)") $(if $(DEMO_LANG),--lang "$(DEMO_LANG)") $(if $(DEMO),--demo "$(DEMO)") $(ARGS)
