@@ -19,6 +19,7 @@ from hub.cli.basics import SessionId, show_message
 from hub.cli.screen import Exit, Screen
 from hub.client import A2ASessionClient, Chunk, Message, Presence, SessionUpdate
 from hub.client.calls import Calls
+from hub.client.errors import SendTimeout
 from hub.client.frames import read
 from hub.client.rest import segment
 
@@ -83,7 +84,9 @@ def send(
                 run.screen.note(session_id)
             shown = False
             options = {"reply_to": reply_to, "requires_execution": execute, "client_message_id": message_key}
-            async for piece in client.stream(session_id, content, to=to, timeout=timeout, **options):
+            async for piece in _answered(
+                client.stream(session_id, content, to=to, timeout=timeout, **options), timeout
+            ):
                 if isinstance(piece, Chunk):
                     if not as_json:
                         run.screen.piece(piece.text)
@@ -200,7 +203,7 @@ async def _piped(screen: Screen, client: A2ASessionClient, session_id: str, time
         if not line.strip():
             continue
         streamed = False
-        async for piece in client.stream(session_id, line, timeout=timeout):
+        async for piece in _answered(client.stream(session_id, line, timeout=timeout), timeout):
             if isinstance(piece, Message):
                 if screen.as_json:
                     screen.data(piece.as_dict())
@@ -224,6 +227,17 @@ async def _live(screen: Screen, client: A2ASessionClient, session_id: str) -> No
             listener.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await listener
+
+
+async def _answered(pieces: AsyncIterator[Chunk | Message], seconds: float) -> AsyncIterator[Chunk | Message]:
+    try:
+        async for piece in pieces:
+            yield piece
+    except SendTimeout:  # says for itself what became of the message
+        raise
+    except TimeoutError:
+        said = f"Nobody has answered within {seconds:g} s. The message is stored, and so will be the answer (`hub history`)."
+        raise TimeoutError(said) from None
 
 
 async def _listen(screen: Screen, client: A2ASessionClient, session_id: str) -> None:

@@ -206,6 +206,15 @@ async def test_a_program_that_fails_says_so(hub: FakeHub, tmp_path: Path) -> Non
         assert "why" in str(answer["content"])
 
 
+async def test_who_waits_in_vain_is_told_so_and_what_became_of_the_message(hub: FakeHub, tmp_path: Path) -> None:
+    session = hub.session("me-agent", "silent-agent")
+    waited = ("send", session.session_id, "are you there?", "--wait", "--timeout", "3")
+    done = await hub_command(hub, *waited, home=tmp_path)
+    assert (done.code, done.out) == (7, "")
+    assert "Nobody has answered within 3 s. The message is stored" in done.err
+    assert [message["content"] for message in session.messages] == ["are you there?"]
+
+
 @pytest.mark.parametrize("program", ["no-such-command", "./no-such-file --flag", "./not-executable", "''"])
 async def test_a_program_that_is_not_there_is_told_at_the_start(hub: FakeHub, tmp_path: Path, program: str) -> None:
     (tmp_path / "not-executable").write_text("#!/bin/sh")
