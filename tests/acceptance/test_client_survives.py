@@ -135,4 +135,5 @@ async def test_after_a_restart_everybody_comes_back_spread_out(serve: Hub) -> No
     print(f"{count} clients: the last knocks after {slowest:.1f} s, all back after {max(back.values()):.1f} s")
     print(f"fullest 200 ms: {fullest} attempts ({fullest / count:.0%})")
     assert slowest < 30
-    assert fullest < count * 0.15
+    # Evenly spread over the two seconds that a hub asks for, 200 ms hold a tenth, and by chance now and then a sixth.
+    assert fullest < count * 0.25
