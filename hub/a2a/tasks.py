@@ -18,8 +18,6 @@ from hub.a2a.models import Name, Question, Received
 from hub.a2a.parts import part_out, parts_out, text_message
 from sessions_app import models as core
 from sessions_app.context.profiles import View, open_view
-from sessions_app.context.provenance import Provenance
-from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.viewing import find_views, show_all
 from sessions_app.models import Participant
 from sessions_app.protocol.errors import NotFound
@@ -27,6 +25,7 @@ from sessions_app.protocol.ids import message_id as public_message_id
 from sessions_app.protocol.jsontext import loads
 from sessions_app.sql import messages_by_key
 from traces_app.models import Trace, TraceEvent
+from traces_app.selectors import followed
 from traces_app.sight import shown_event, shown_result
 from traces_app.states import CANCELLED, COMPLETED, CREATED, FAILED, RUNNING, WAITING
 
@@ -238,10 +237,10 @@ def seen_events(ref: TaskRef, events: list[TraceEvent]) -> list[TraceEvent]:
     view = eyes(ref) if events else None
     if not view:
         return events
-    agent_id, made_of = _who_and_of_whom(ref)
+    trace = followed([ref.pk])[ref.pk]
     seen = []
     for event in events:
-        shown = shown_event({"type": event.type, "data": event.data}, view, agent_id, made_of, asked=True)
+        shown = shown_event({"type": event.type, "data": event.data}, view, trace.agent_id, trace.made_of, asked=True)
         if event.type == "status":
             shown["data"] = {"action": event.data.get("action"), **shown["data"]}  # a word of ours
         elif shown.get("withheld"):
@@ -256,14 +255,8 @@ def seen_result(ref: TaskRef, result: Mapping[str, Any] | None) -> Mapping[str, 
     view = eyes(ref) if result else None
     if not view:
         return result
-    agent_id, made_of = _who_and_of_whom(ref)
-    return shown_result(result, agent_id, view, made_of)
-
-
-def _who_and_of_whom(ref: TaskRef) -> tuple[str, Provenance | None]:
-    """The agent that runs the task's trace, and whose words the trace holds."""
-    row = Trace.objects.values_list("agent__agent_id", "provenance").get(pk=ref.pk)
-    return row[0], read_provenance(row[1])
+    trace = followed([ref.pk])[ref.pk]
+    return shown_result(result, trace.agent_id, view, trace.made_of)
 
 
 def result_artifact(result: Mapping[str, Any] | None) -> Artifact | None:

@@ -9,7 +9,6 @@ from msgspec import UNSET
 from rest_framework.request import Request
 
 from sessions_app.changes import Changes, unit_of_work
-from sessions_app.context.provenance import read as read_provenance
 from sessions_app.keys import Principal
 from sessions_app.protocol.errors import Forbidden, Invalid
 from sessions_app.rest import quotas
@@ -27,6 +26,7 @@ from traces_app.selectors import (
     events_before,
     find_trace,
     fit_page,
+    followed,
     trace_view,
     trace_views,
     traces_of,
@@ -82,12 +82,8 @@ class Events(TraceView):
         after, before = self.query.number("after"), self.query.number("before", least=1)
         if after is not None and before is not None:
             raise Invalid("Give after or before, not both.", field="before")
-        trace = (
-            Trace.objects.select_related("agent")
-            .only("last_sequence", "provenance", "agent__agent_id")
-            .get(pk=self.access.pk)
-        )
-        last, agent_id, made_of = trace.last_sequence, trace.agent.agent_id, read_provenance(trace.provenance)
+        trace = followed([self.access.pk])[self.access.pk]
+        last = trace.last_sequence
         if after is not None and after > last:
             raise Invalid("That sequence does not exist yet.", field="after", last_sequence=last)
         if before is not None:
@@ -95,7 +91,7 @@ class Events(TraceView):
         else:
             rows = [row for row in events_after(self.access.pk, after or 0, limit) if row.sequence <= last]
         views = fit_page(
-            [event_view(row, trace_id, self.access.view, agent_id, made_of) for row in rows],
+            [event_view(row, trace_id, self.access.view, trace.agent_id, trace.made_of) for row in rows],
             downwards=before is not None,
         )
         if before is not None:
