@@ -6,15 +6,12 @@ import asyncio
 import logging
 from functools import partial
 
-from django.conf import settings
-
 from sessions_app.changes import Committed, SessionChange
 from sessions_app.context.viewing import page_after
 from sessions_app.keys import Principal
 from sessions_app.protocol import frames
 from sessions_app.protocol.errors import Invalid, NotFound
 from sessions_app.protocol.frames import encode
-from sessions_app.protocol.limits import PROTOCOL
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place, Whereabouts, enter, find_place
 from sessions_app.realtime.runtime import Runtime
@@ -43,30 +40,22 @@ class AgentSocket(Socket):
 
     def welcome(self, found: Whereabouts) -> None:
         with self.opening():
-            self.say(
-                encode(
-                    "welcome",
-                    protocol=PROTOCOL,
-                    agent_id=self.principal.agent_id,
-                    connection_id=self.connection_id,
-                    session_id=None,
-                    session=None,
-                    cursor=None,
-                    last_sequence=None,
-                    heartbeat_seconds=settings.HUB_HEARTBEAT_SECONDS,
-                    limits=self.limits(),
-                    sessions=[
-                        {
-                            "session_id": place.state.session_id,
-                            "status": place.state.status,
-                            "cursor": place.cursor,
-                            "last_sequence": place.state.last_sequence,
-                            "unread": place.unread,
-                        }
-                        for place in found.open
-                        if place.unread
-                    ][:WELCOME_SESSIONS],
-                )
+            self.say_welcome(
+                session_id=None,
+                session=None,
+                cursor=None,
+                last_sequence=None,
+                sessions=[
+                    {
+                        "session_id": place.state.session_id,
+                        "status": place.state.status,
+                        "cursor": place.cursor,
+                        "last_sequence": place.state.last_sequence,
+                        "unread": place.unread,
+                    }
+                    for place in found.open
+                    if place.unread
+                ][:WELCOME_SESSIONS],
             )
 
     async def replay_everything(self, found: Whereabouts) -> None:

@@ -35,6 +35,7 @@ from sessions_app.protocol.errors import (
     TooLarge,
     Unsupported,
 )
+from sessions_app.protocol.frames import encode
 from sessions_app.protocol.jsontext import decode
 from sessions_app.realtime.feed import ChangeAnswer, Feed
 from sessions_app.realtime.places import context_of
@@ -93,6 +94,20 @@ class Socket(Subscriber):
         early, self.control = self.control, []
         yield
         self.control += early
+
+    def say_welcome(self, **fields: Any) -> None:
+        """Say it within `opening`; `fields` are what the two kinds of socket know of their sessions."""
+        self.say(
+            encode(
+                "welcome",
+                protocol=limits.PROTOCOL,
+                agent_id=self.principal.agent_id,
+                connection_id=self.connection_id,
+                heartbeat_seconds=settings.HUB_HEARTBEAT_SECONDS,
+                limits=self.limits(),
+                **fields,
+            )
+        )
 
     async def write(self, frames: Sequence[str]) -> None:
         send = self._transport

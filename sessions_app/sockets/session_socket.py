@@ -9,8 +9,6 @@ from django.conf import settings
 
 from sessions_app.keys import Principal
 from sessions_app.protocol.errors import Invalid
-from sessions_app.protocol.frames import encode
-from sessions_app.protocol.limits import PROTOCOL
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place
 from sessions_app.realtime.runtime import Runtime
@@ -61,19 +59,11 @@ class SessionSocket(Socket):
 
     def welcome(self, session: dict[str, Any], place: Place) -> None:
         with self.opening():
-            self.say(
-                encode(
-                    "welcome",
-                    protocol=PROTOCOL,
-                    agent_id=self.principal.agent_id,
-                    connection_id=self.connection_id,
-                    session_id=self.feed.session_id,
-                    session=session,
-                    cursor=place.cursor,
-                    last_sequence=place.state.last_sequence,
-                    heartbeat_seconds=settings.HUB_HEARTBEAT_SECONDS,
-                    limits=self.limits(),
-                )
+            self.say_welcome(
+                session_id=self.feed.session_id,
+                session=session,
+                cursor=place.cursor,
+                last_sequence=place.state.last_sequence,
             )
             if self.problem is not None:
                 self.refuse(self.problem)
