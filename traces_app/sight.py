@@ -20,8 +20,8 @@ def shown_trace(
     request: Committed | None,
     *,
     called: bool,
-    made_of: Provenance | None = None,
-    asked_with: Provenance | None = None,
+    made_of: Provenance | None,
+    asked_with: Provenance | None,
 ) -> dict[str, Any]:
     """A trace's shape as this reader gets it; `request` is the message that asked for it, as shown to the same reader.
 
@@ -53,7 +53,7 @@ def shown_task(
     request: Committed | None,
     *,
     called: bool,
-    asked_with: Provenance | None = None,
+    asked_with: Provenance | None,
 ) -> str:
     """What is asked: the message's text, or for a called trace the question that a main agent made of it."""
     if called:
@@ -64,7 +64,7 @@ def shown_task(
 
 
 def shown_result(
-    result: Mapping[str, Any] | None, agent_id: str, view: View, made_of: Provenance | None = None
+    result: Mapping[str, Any] | None, agent_id: str, view: View, made_of: Provenance | None
 ) -> dict[str, Any] | None:
     """A trace's result; its parts bear labels and types as those of its message do."""
     if result is None or not view.admits(agent_id, "result", made_of):
