@@ -80,21 +80,21 @@ def claimable(
 
 def load_with_context(trace_pk: int) -> tuple[Trace, dict[str, Any]]:
     """The trace and its session's context, which is as it will stay where the session's lock is held already."""
-    row = _first(
-        f"""SELECT {_SELECTED}, s.context FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
-             WHERE t.id = %s""",
-        [trace_pk],
-    )
-    if row is None:
+    found = _with_context("t.id = %s", trace_pk)
+    if found is None:
         raise Trace.DoesNotExist
-    return _made(row[:-1]), _value(row[-1])
+    return found
 
 
 def load_claimable(trace_pk: int) -> tuple[Trace, dict[str, Any]] | None:
     """The trace if it may begin, and its session's context."""
+    return _with_context(f"t.id = %s AND {CLAIMABLE}", trace_pk)
+
+
+def _with_context(where: str, trace_pk: int) -> tuple[Trace, dict[str, Any]] | None:
     row = _first(
         f"""SELECT {_SELECTED}, s.context FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
-             WHERE t.id = %s AND {CLAIMABLE}""",
+             WHERE {where}""",
         [trace_pk],
     )
     return None if row is None else (_made(row[:-1]), _value(row[-1]))
