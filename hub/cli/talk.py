@@ -16,8 +16,9 @@ import typer
 
 from hub.cli.app import AsJson, Run
 from hub.cli.basics import SessionId, show_message
+from hub.cli.live import Growing, LiveView
 from hub.cli.screen import Exit, Screen
-from hub.client import A2ASessionClient, Chunk, Message, Presence, SessionUpdate
+from hub.client import A2ASessionClient, Chunk, Message, SessionUpdate
 from hub.client.calls import Calls
 from hub.client.errors import SendTimeout
 from hub.client.frames import read
@@ -82,21 +83,12 @@ def send(
             session_id = target if is_session(target) else await client.create_session(target)
             if not is_session(target):
                 run.screen.note(session_id)
-            shown = False
+            reply = Growing(run.screen)
             options = {"reply_to": reply_to, "requires_execution": execute, "client_message_id": message_key}
             async for piece in _answered(
                 client.stream(session_id, content, to=to, timeout=timeout, **options), timeout
             ):
-                if isinstance(piece, Chunk):
-                    if not as_json:
-                        run.screen.piece(piece.text)
-                        shown = True
-                elif as_json:
-                    run.screen.data(piece.as_dict())
-                elif shown:
-                    run.screen.line()
-                else:
-                    run.screen.line(piece.content)
+                _show_answer(run.screen, reply, piece)
                 if isinstance(piece, Message):
                     _note_trace(run.screen, piece.trace_id)
                     well = not tells_failure(piece)
@@ -107,6 +99,16 @@ def send(
             raise SystemExit(int(Exit.FAILED))
     else:
         run.go(lambda: run.asked(quick))
+
+
+def _show_answer(screen: Screen, reply: Growing, piece: Chunk | Message) -> None:
+    if isinstance(piece, Message):
+        if screen.as_json:
+            screen.data(piece.as_dict())
+        else:
+            reply.end(piece)
+    elif not screen.as_json:
+        reply.add(piece)
 
 
 def tells_failure(answer: Message) -> bool:
@@ -202,26 +204,23 @@ async def _piped(screen: Screen, client: A2ASessionClient, session_id: str, time
     async for line in _lines():
         if not line.strip():
             continue
-        streamed = False
+        reply = Growing(screen)
         async for piece in _answered(client.stream(session_id, line, timeout=timeout), timeout):
-            if isinstance(piece, Message):
-                if screen.as_json:
-                    screen.data(piece.as_dict())
-                else:
-                    screen.line("" if streamed else piece.content)
-            elif not screen.as_json:
-                screen.piece(piece.text)
-                streamed = True
+            _show_answer(screen, reply, piece)
 
 
 async def _live(screen: Screen, client: A2ASessionClient, session_id: str) -> None:
-    listener = asyncio.create_task(_listen(screen, client, session_id))
+    view = LiveView(screen)
+    listener = asyncio.create_task(_listen(view, client, session_id))
     try:
-        async for line in _lines(prompt="> "):
+        view.prompt()
+        async for line in _lines():
+            view.typed()
             if listener.done():
                 break
             if line.strip():
                 await client.send_message(session_id, line)
+            view.prompt()
     finally:
         if not listener.done():
             listener.cancel()
@@ -240,31 +239,15 @@ async def _answered(pieces: AsyncIterator[Chunk | Message], seconds: float) -> A
         raise TimeoutError(said) from None
 
 
-async def _listen(screen: Screen, client: A2ASessionClient, session_id: str) -> None:
-    streaming: str | None = None
+async def _listen(view: LiveView, client: A2ASessionClient, session_id: str) -> None:
     async with client.events(session_id) as events:
         async for event in events:
-            if isinstance(event, Chunk) and not screen.as_json:
-                if event.stream_id != streaming:
-                    streaming = event.stream_id
-                    screen.piece(f"\n{event.sender}: ")
-                screen.piece(event.text)
-            elif isinstance(event, Message):
-                if screen.as_json:
-                    screen.data(event.as_dict())
-                elif event.stream_id is not None and event.stream_id == streaming:
-                    screen.piece("\n> ")
-                else:
-                    screen.piece(f"\n{event.sender}: {event.content}\n> ")
-                streaming = None
-            elif isinstance(event, Presence):
-                screen.note(f"{event.agent_id} is {event.status}")
-            elif isinstance(event, SessionUpdate) and event.ended:
-                screen.note(f"the session is {event.status}")
+            view.show(event)
+            if isinstance(event, SessionUpdate) and event.ended:
                 return
 
 
-async def _lines(prompt: str = "") -> AsyncIterator[str]:
+async def _lines() -> AsyncIterator[str]:
     """Lines of standard input without blocking the loop; read in a daemon thread, so that leaving need not wait for one."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
@@ -274,7 +257,7 @@ async def _lines(prompt: str = "") -> AsyncIterator[str]:
         while True:
             wanted.acquire()
             try:
-                line: str | None = input(prompt)
+                line: str | None = input()
             except (EOFError, OSError, UnicodeDecodeError):
                 line = None
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
