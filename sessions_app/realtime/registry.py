@@ -20,7 +20,10 @@ MAX_FINISHED_STREAMS = 200
 
 @dataclass(slots=True, eq=False)
 class Topic:
-    """One session that somebody in this process follows."""
+    """One session that somebody in this process follows.
+
+    `members_revision` is the last one up to which every change of the members was heard of, by each of its followers.
+    """
 
     session_pk: int
     followers: dict[Feed, Subscriber] = field(default_factory=dict)
@@ -60,6 +63,9 @@ class Registry:
         topic = self.topics.get(feed.session_pk)
         if topic is None:
             topic = self.topics[feed.session_pk] = Topic(feed.session_pk)
+        if feed.state is not None:  # as of when this place was looked up, which the others may have heard beyond
+            as_of = feed.state.members_revision
+            topic.members_revision = min(as_of, topic.members_revision) if topic.followers else as_of
         topic.followers[feed] = subscriber
         subscriber.feeds[feed.session_pk] = feed
 
@@ -150,6 +156,10 @@ class Registry:
                     subscriber.notify(feed)
         if change.state is not None:
             self._see(topic, change.state)
+            # Only what follows on what was heard: else a hint was lost, and its change of the members is for the look to find.
+            told = change.joined or change.removed or change.reviewed
+            if told and change.state.members_revision == topic.members_revision + 1:
+                topic.members_revision += 1
         if change.context is not None and change.state is not None:
             topic.context_revision = change.state.context_revision
             self._tell_context(topic, change.state, change.context)
@@ -191,7 +201,6 @@ class Registry:
     def _see(self, topic: Topic, state: SessionState) -> None:
         topic.state_revision = max(topic.state_revision, state.state_revision)
         topic.last_sequence = max(topic.last_sequence, state.last_sequence)
-        topic.members_revision = max(topic.members_revision, state.members_revision)
         for feed, subscriber in topic.followers.items():
             feed.see_state(state)
             if feed.has_work or feed.state_due() is not None:

@@ -355,19 +355,24 @@ class Runtime:
         topic = self.registry.topics.get(state.pk)
         if topic is None:
             return
-        if topic.members_revision != state.members_revision or any(True for _ in topic.followers):
+        asked = {feed: feed.reviews for feed in topic.followers}
+        if asked:
             agents = {s.principal.agent_pk for s in topic.followers.values() if not s.principal.is_operator}
             views: dict[int, View] = await self.read(find_views, state.pk, list(agents))
             for feed, subscriber in list(topic.followers.items()):
                 agent_pk = subscriber.principal.agent_pk
                 if agent_pk in agents - views.keys():
                     self.registry.expel(subscriber, feed, state)
-                elif agent_pk in views and feed.agent_id:
+                elif (
+                    agent_pk in views and feed.agent_id and asked.get(feed) == feed.reviews
+                ):  # else newer than what was read
                     feed.view = views[agent_pk]
         if topic.context_revision < state.context_revision:
             context = await self.read(places.context_of, state.pk)
             self.registry.deliver(SessionChange(state.pk, [], state=state, context=context))
-        topic.members_revision, topic.context_revision = state.members_revision, state.context_revision
+        topic.context_revision = state.context_revision
+        if topic.followers.keys() <= asked.keys():  # else the next look is for who came meanwhile
+            topic.members_revision = state.members_revision
 
     async def _tick(self) -> None:
         now = time.monotonic()

@@ -17,8 +17,8 @@ from sessions_app.keys import verify_key
 from sessions_app.models import Agent, Injection, Session
 from sessions_app.realtime.event_stream import EventStream
 from sessions_app.realtime.places import enter
-from sessions_app.realtime.runtime import get_runtime
-from tests.integration.rest.conftest import Door, MakeDoor
+from sessions_app.realtime.runtime import Runtime, get_runtime
+from tests.integration.rest.conftest import Door, MakeDoor, socket_of
 
 pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
 
@@ -144,6 +144,30 @@ async def test_a_profile_works_from_the_moment_it_is_set_also_on_an_open_socket(
     await c.say(session, SECRET)
     assert shown(await _messages_of(socket, 1)) == [(3, "", True)]
     await socket.disconnect()
+
+
+async def test_a_profile_whose_hint_was_lost_holds_from_the_next_look_although_messages_were_heard_before_it(
+    a: Door, b: Door, operator: Door, c: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await a.open("b", "c")
+    async with socket_of(b, f"sessions/{session}/stream?ack=manual") as socket:
+        await _frame_of(socket, "replay_complete")
+        look = Runtime._look_at_sessions
+
+        async def nothing(self: Runtime) -> None:
+            pass
+
+        monkeypatch.setattr(Runtime, "_look_at_sessions", nothing)
+        with monkeypatch.context() as lost:
+            lost.setattr(Runtime, "_deliver", lambda self, changes: None)
+            answer = await operator.patch(f"sessions/{session}/participants/b", {"visibility": PROFILE})
+            assert answer.status_code == 200
+            await asyncio.sleep(0)  # what was lost has been on its way through the loop
+        await a.say(session, "for everybody")
+        await _frame_of(socket, "message")
+        await look(get_runtime())
+        await c.say(session, f"from c {SECRET}")
+        assert (await _frame_of(socket, "message"))["withheld"]
 
 
 async def test_neither_live_text_nor_a_trace_that_is_run_lets_out_what_the_log_withholds(
