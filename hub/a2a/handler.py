@@ -162,12 +162,15 @@ class HubHandler(RequestHandler):
             own_task_id=call.own_task_id,
         )
         call.runtime.rates_messages.take(call.principal.agent_pk)
-        ref: TaskRef = await call.read(
-            functools.partial(sending.receive, owner_pk=call.principal.agent_pk, agent_pk=call.agent.pk), incoming
+        # In one transaction: a task that is quick would have ended before anybody could be told of it.
+        receive = functools.partial(
+            sending.receive,
+            incoming,
+            owner_pk=call.principal.agent_pk,
+            agent_pk=call.agent.pk,
+            along=functools.partial(pushes.save, config=push, protocol=call.protocol) if wants_push else None,
         )
-        if wants_push:
-            await call.read(pushes.save, ref, push, call.protocol)
-        return ref
+        return await call.read(receive)
 
     # Reading
 

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from hub.a2a.addresses import AddressRefused, check_url
 from hub.a2a.push.models import PushConfig
 from hub.a2a.tasks import TaskRef
-from hub.a2a.updates import position_of
+from hub.a2a.updates import page_after, position_of
 from sessions_app.db import utc_now, write_transaction
 
 MAX_CONFIGS = 20
@@ -51,12 +51,15 @@ def save(ref: TaskRef, config: TaskPushNotificationConfig, protocol: str) -> Tas
         if not rows.filter(config_id=config_id).update(**values):
             if rows.count() >= MAX_CONFIGS:
                 raise InvalidParamsError(f"A task has {MAX_CONFIGS} push notification configurations at the most.")
+            position = position_of(ref.task_id, ref.agent_pk)
+            rest = page_after(ref, position, 1)
             rows.create(
                 owner_id=ref.owner_pk,
                 agent_id=ref.agent_pk,
                 task_id=ref.task_id,
                 config_id=config_id,
-                cursor=position_of(ref.task_id, ref.agent_pk),
+                cursor=position,
+                ended=rest.over and not rest.updates,  # the sweep need not look at it
                 created_at=utc_now(),
                 **values,
             )

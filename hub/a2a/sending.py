@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,8 +66,13 @@ class Incoming:
 OVER = "This task has ended; send the message without its taskId to begin another one."
 
 
-def receive(incoming: Incoming, *, owner_pk: int, agent_pk: int) -> TaskRef:
-    """Store the message, once; returns its task. Raises the refusals of any send, and `NotFound` for a foreign task."""
+def receive(
+    incoming: Incoming, *, owner_pk: int, agent_pk: int, along: Callable[[TaskRef], object] | None = None
+) -> TaskRef:
+    """Store the message, once; returns its task. Raises the refusals of any send, and `NotFound` for a foreign task.
+
+    `along` is called with the task in the message's transaction, before anything can happen to it; not again at a resend.
+    """
     key = _key(incoming.message_id)
     digest = incoming.digest()
     for last in (False, True):
@@ -78,7 +84,10 @@ def receive(incoming: Incoming, *, owner_pk: int, agent_pk: int) -> TaskRef:
         try:
             with unit_of_work() as changes:
                 owner, agent = Agent.objects.get(pk=owner_pk), Agent.objects.get(pk=agent_pk)
-                return _Reception(incoming, key, digest, owner, agent, changes).store()
+                ref = _Reception(incoming, key, digest, owner, agent, changes).store()
+                if along is not None:
+                    along(ref)
+                return ref
         except IntegrityError:  # the same messageId, or the same name, at the same moment: the other one is there now
             if last:
                 raise

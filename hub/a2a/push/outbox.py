@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ CLAIM_SECONDS = 60.0  # longer than an attempt may take
 RING_SECONDS = 20.0  # then the bell is rung again for what nobody has claimed
 BACKOFF_SECONDS = (2.0, 3600.0)
 SWEEP_LIMIT = 200
-OPEN_LIMIT = 1000
+OPEN_LIMIT = 1000  # looked at together
 PAGES = 20
 RUN_SECONDS = 20.0  # of one config in a worker; then others get a turn
 KEPT = timedelta(days=7)
@@ -60,9 +61,14 @@ def take_due(now: datetime) -> list[tuple[str, list[int]]]:
 
 def collect(now: datetime) -> int:
     """Make the notifications of every task that has moved; returns how many."""
-    configs = list(PushConfig.objects.filter(ended=False).order_by("pk")[:OPEN_LIMIT])
-    if not configs:
-        return 0
+    made = last = 0
+    while configs := list(PushConfig.objects.filter(ended=False, pk__gt=last).order_by("pk")[:OPEN_LIMIT]):
+        last = configs[-1].pk
+        made += _collect_those(configs, now)
+    return made
+
+
+def _collect_those(configs: Sequence[PushConfig], now: datetime) -> int:
     positions = source.positions_of({(config.task_id, config.agent_id) for config in configs})
     made = 0
     for config in configs:

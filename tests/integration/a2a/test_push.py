@@ -343,3 +343,39 @@ def test_what_happens_to_a_trace_is_told_as_its_streams_tell_it(receiver: Receiv
     assert [task["status"]["state"] for task in old] == ["working", "completed"]
     assert not PushConfig.objects.filter(ended=False).exists()
     assert outbox.collect(utc_now()) == 0
+
+
+def test_a_config_for_a_task_that_has_ended_waits_for_nothing(receiver: Receiver, settings: Any) -> None:
+    settings.HUB_A2A_PUSH_SOURCE = "hub.a2a.updates"
+    talk = Talk("bob")
+    trace = talk.ask("count words")
+    claimed = leases.claim(trace.pk, "worker")
+    assert claimed is not None
+    lifecycle.complete(claimed, Completed("two words"))
+    ref = find_task(trace.public_id, talk.agents["alice"].pk, talk.agents["bob"].pk)
+    pushes.save(ref, TaskPushNotificationConfig(url=receiver.url), "1.0")
+    assert PushConfig.objects.get().ended
+    assert outbox.collect(utc_now()) == 0
+
+
+def test_tasks_that_wait_long_do_not_keep_the_hub_from_looking_at_others(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "OPEN_LIMIT", 2)
+    first = config(receiver.url)
+    outbox.collect(utc_now())
+    first.refresh_from_db()
+    for name in ("d", "e"):  # as the first: they have been told all there is
+        PushConfig.objects.create(
+            owner_id=first.owner_id,
+            agent_id=first.agent_id,
+            task_id=first.task_id,
+            config_id=name,
+            cursor=first.cursor,
+            created_at=utc_now(),
+        )
+    PushConfig.objects.create(
+        owner_id=first.owner_id, agent_id=first.agent_id, task_id=first.task_id, config_id="new", created_at=utc_now()
+    )
+    assert outbox.collect(utc_now()) == 1
+    assert PushNotification.objects.filter(config__config_id="new").exists()

@@ -8,14 +8,15 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from a2a.types import TaskState, TaskStatusUpdateEvent
+from a2a.types import TaskPushNotificationConfig, TaskState, TaskStatusUpdateEvent
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connection
 
-from hub.a2a import received
+from hub.a2a import pushes, received
 from hub.a2a.cards import find_card_agent
 from hub.a2a.following import Watch, follow
 from hub.a2a.models import Received
@@ -39,6 +40,7 @@ from tests.integration.inbound.conftest import (
 )
 from traces_app.board import board_of
 from traces_app.executors.contract import Completed, Report, Request
+from traces_app.leases import claimable_keys
 
 BEGUN, GATE = threading.Event(), threading.Event()
 
@@ -183,6 +185,45 @@ async def test_two_resends_at_once_make_one_task(alice: Peer, echo: Peer) -> Non
     tasks = await asyncio.gather(*(alice.send("echo", "once", messageId="same") for _ in range(6)))
     assert len({task["id"] for task in tasks}) == 1
     assert await work() == 1
+
+
+async def test_who_wants_to_be_told_of_its_task_is_known_before_anybody_can_begin_it(
+    alice: Peer, echo: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "HUB_A2A_ALLOW", ["127.0.0.1"])
+    to_run: list[int] = []
+
+    def look() -> None:
+        to_run.extend(claimable_keys())
+        connection.close()
+
+    def save(*args: Any, **kwargs: Any) -> TaskPushNotificationConfig:
+        looking = threading.Thread(target=look)  # with a connection of its own, as a worker
+        looking.start()
+        looking.join()
+        return kept(*args, **kwargs)
+
+    kept = pushes.save
+    monkeypatch.setattr(pushes, "save", save)
+    params = send_params("be quick", messageId="told")
+    params["configuration"]["taskPushNotificationConfig"] = {"url": "http://127.0.0.1:9/hook"}
+    task = (await alice.result("echo", "SendMessage", params))["task"]
+    assert to_run == []
+    assert await work() == 1
+    await alice.result("echo", "SendMessage", params)
+    configs = (await alice.result("echo", "ListTaskPushNotificationConfigs", {"taskId": task["id"]}))["configs"]
+    assert len(configs) == 1, "a resend configures nothing more"
+
+
+async def test_a_message_whose_configuration_cannot_be_kept_is_not_stored(
+    alice: Peer, bob: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "HUB_A2A_ALLOW", ["127.0.0.1"])
+    monkeypatch.setattr(pushes, "MAX_CONFIGS", 0)
+    params = send_params("hello")
+    params["configuration"]["taskPushNotificationConfig"] = {"url": "http://127.0.0.1:9/hook"}
+    assert (await alice.error("bob", "SendMessage", params))["code"] == -32602
+    assert (await bob.get("sessions")).json()["sessions"] == []
 
 
 async def test_a_context_goes_on_and_another_clients_name_for_it_is_kept(alice: Peer, bob: Peer) -> None:
