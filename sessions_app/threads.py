@@ -113,38 +113,39 @@ class Writer(threading.Thread):
         self, drafts: list[Draft], moves: list[CursorMove], changes: Changes
     ) -> tuple[list[Outcome], list[CursorNow | HubError]]:
         # PostgreSQL locks participants' rows: moves get a transaction of their own there, so that every transaction takes
-        # its rows in one sorted pass and no two can wait for each other.
-        together = not on_postgres()
+        # its rows in one sorted pass and no two can wait for each other. What comes of the one does not touch the other.
+        if on_postgres():
+            outcomes, _ = self._together(drafts, [], changes) if drafts else ([], [])
+            _, read = self._together([], moves, changes) if moves else ([], [])
+            return outcomes, read
+        return self._together(drafts, moves, changes)
+
+    def _together(
+        self, drafts: list[Draft], moves: list[CursorMove], changes: Changes
+    ) -> tuple[list[Outcome], list[CursorNow | HubError]]:
+        """One transaction for all, or, when that fails, one for each: what was wrong with one shall not hit its neighbours."""
+        own = Changes()
         try:
             with write_transaction():
-                outcomes = append(drafts, changes) if drafts else []
-                read = move_cursors(moves, changes) if moves and together else []
-            if moves and not together:
-                with write_transaction():
-                    read = move_cursors(moves, changes)
-            return outcomes, read
+                outcomes = append(drafts, own) if drafts else []
+                read = move_cursors(moves, own) if moves else []
         except Exception as error:
-            return self._one_by_one(drafts, moves, changes, error)
-
-    def _one_by_one(
-        self, drafts: list[Draft], moves: list[CursorMove], changes: Changes, cause: Exception
-    ) -> tuple[list[Outcome], list[CursorNow | HubError]]:
-        """A group failed: whatever was wrong with one of them shall not hit its neighbours."""
-        if not is_outage(cause):
-            log.warning("a group of %d failed, retrying one by one: %r", len(drafts) + len(moves), cause)
-        changes.sessions.clear()
-        changes.reads.clear()
-        outcomes = [self._alone(draft, changes) for draft in drafts]
-        read: list[CursorNow | HubError] = []
-        for move in moves:
-            try:
-                own = Changes()
-                with write_transaction():
-                    read += move_cursors([move], own)
-                changes.reads += own.reads
-            except Exception as error:
-                read.append(_refusal(error, stored=False))
+            if not is_outage(error):
+                log.warning("a group of %d failed, retrying one by one: %r", len(drafts) + len(moves), error)
+            return [self._alone(draft, changes) for draft in drafts], [self._move(move, changes) for move in moves]
+        changes.take_over(own)
         return outcomes, read
+
+    @staticmethod
+    def _move(move: CursorMove, changes: Changes) -> CursorNow | HubError:
+        own = Changes()
+        try:
+            with write_transaction():
+                now = move_cursors([move], own)[0]
+        except Exception as error:
+            return _refusal(error, stored=False)
+        changes.take_over(own)
+        return now
 
     def _alone(self, draft: Draft, changes: Changes) -> Outcome:
         for attempt in (1, 2):
