@@ -16,13 +16,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from django.db import connection
+from django.db import IntegrityError, connection
 
 from sessions_app import sql
 from sessions_app.append import Draft, Outcome, Stored, append
 from sessions_app.changes import Changes
 from sessions_app.cursors import CursorMove, CursorNow, move_cursors
 from sessions_app.db import is_outage, on_postgres, write_transaction
+from sessions_app.models import Message
 from sessions_app.protocol.errors import HubError, Internal, Unavailable
 from sessions_app.protocol.ids import message_keys
 
@@ -163,8 +164,10 @@ class Writer(threading.Thread):
                     return _refusal(error, stored="unknown")
                 if attempt == 2:
                     return _refusal(error, stored=False)
-                message_keys.redraw()  # in case two processes drew the same node
-                draft.key = message_keys.next()
+                # Under the same key: who sent it knows that one as its own, and a commit that was only late can't be doubled.
+                if isinstance(error, IntegrityError):  # unless it is taken, since two processes drew the same node
+                    message_keys.redraw()
+                    draft.key = message_keys.next()
         raise AssertionError("unreachable")
 
     @staticmethod
@@ -172,9 +175,13 @@ class Writer(threading.Thread):
         """After a failed commit: `(could we look, what is stored)`. The key was chosen before, so the row can be found."""
         try:
             connection.close()
-            found = sql.messages_by_key([draft.key]).get(draft.key)
-            return True, Stored(found) if found is not None else None
-        except Exception:
+            own = Message.objects.filter(
+                pk=draft.key, session_id=draft.session_pk, sender_id=draft.sender_pk, content=draft.content
+            )
+            if not own.exists():  # nothing, or what another process has stored under the same key
+                return True, None
+            return True, Stored(sql.messages_by_key([draft.key])[draft.key])
+        except Exception:  # whatever it is, the answer is that we do not know
             return False, None
 
 

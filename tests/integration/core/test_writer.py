@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from sessions_app import threads
 from sessions_app.append import Draft, Outcome, Stored
 from sessions_app.changes import Changes
 from sessions_app.cursors import CursorMove, CursorNow
+from sessions_app.db import write_transaction
 from sessions_app.models import Agent, Message, Session
 from sessions_app.protocol.errors import HubError, Unavailable
 from sessions_app.threads import Writer
@@ -68,3 +70,37 @@ def test_cursors_that_could_not_be_moved_make_no_message_a_duplicate_and_leave_n
     assert isinstance(second, CursorNow)
     assert [(read.agent_id, read.cursor) for read in changes.reads] == [("carol", 1)]
     assert Message.objects.filter(session=session).count() == 2
+
+
+def test_a_key_that_another_process_has_drawn_too_gives_nobody_the_others_message(
+    session: Session, agents: Agents, commit: Commit
+) -> None:
+    [theirs], _, _ = commit([draft(session, agents["bob"], "theirs")], [])
+    assert isinstance(theirs, Stored)
+    [mine, neighbour], _, changes = commit(
+        [draft(session, agents["alice"], "mine", key=theirs.message.key), draft(session, agents["carol"], "beside")], []
+    )
+    assert isinstance(mine, Stored)
+    assert isinstance(neighbour, Stored)
+    assert mine.message.key != theirs.message.key
+    assert [message.sender for message in changes.sessions[session.pk].messages] == ["alice", "carol"]
+    rows = Message.objects.filter(session=session).order_by("sequence")
+    assert list(rows.values_list("content", flat=True)) == ["theirs", "mine", "beside"]
+
+
+def test_a_message_whose_commit_was_only_not_answered_is_stored_once(
+    session: Session, agents: Agents, commit: Commit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = [OperationalError("the connection was closed")]
+
+    @contextmanager
+    def unanswered() -> Iterator[None]:
+        with write_transaction():
+            yield
+        if lost:
+            raise lost.pop()
+
+    monkeypatch.setattr(threads, "write_transaction", unanswered)
+    [outcome], _, _ = commit([draft(session, agents["alice"], "once")], [])
+    assert isinstance(outcome, Stored)
+    assert Message.objects.filter(session=session, content="once").count() == 1

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from channels.testing import WebsocketCommunicator  # type: ignore[import-untyped]
 from django.conf import settings
+from django.db import OperationalError
 
+from sessions_app import threads
+from sessions_app.append import append
 from sessions_app.context.viewing import find_views
 from sessions_app.models import Agent
 from sessions_app.protocol.frames import encode
@@ -182,3 +185,29 @@ async def test_a_new_context_is_heard_also_by_who_has_heard_nothing_of_that_sess
         while not {"message", "context"} <= {kind for frame in seen for kind in (frame["type"], *frame)}:
             seen.append(json.loads(await socket.receive_from(timeout=30)))
     assert [frame["context"] for frame in seen if "context" in frame] == [{"focus_module": "core"}]
+
+
+@BOTH
+async def test_who_sends_does_not_get_its_own_message_also_when_only_a_second_try_stored_it(
+    a: Door, b: Door, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await a.open("b")
+    refusals = [OperationalError("the server is restarting")] * 2  # of the group, and of it alone
+
+    def sometimes(*arguments: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return append(*arguments)
+
+    async with socket_of(a, path_of(where, session)) as socket:
+        await follows(socket)
+        monkeypatch.setattr(threads, "append", sometimes)
+        await socket.send_to(json.dumps({"type": "message", "session_id": session, "content": "mine"}))
+        seen: list[dict[str, Any]] = []
+        while not any(frame["type"] == "ack" for frame in seen):
+            seen.append(json.loads(await socket.receive_from(timeout=30)))
+        await b.say(session, "yours")
+        while not any(frame.get("content") == "yours" for frame in seen):
+            seen.append(json.loads(await socket.receive_from(timeout=30)))
+    assert not refusals
+    assert [frame["content"] for frame in seen if frame["type"] == "message"] == ["yours"]
