@@ -7,6 +7,7 @@ resumes exactly there. Following moves no cursor.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 
 from sessions_app.changes import Committed
@@ -16,6 +17,8 @@ from sessions_app.realtime.places import Place, enter
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import EVENTS, NORMAL, Subscriber
 from sessions_app.states import ENDED
+
+log = logging.getLogger("hub.realtime")
 
 COMMENT_SECONDS = 15.0
 MAX_QUEUED = 16
@@ -97,7 +100,10 @@ class EventStream(Subscriber):
             self.runtime.registry.leave(self)
 
     async def _pump_to_end(self) -> None:
-        await self.pump()
+        try:
+            await self.pump()
+        except Exception:  # the client comes back and goes on where it was; without an end it would wait for ever
+            log.exception("an event stream's pump failed")
         await self._lines.put(None)
 
 

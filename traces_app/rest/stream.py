@@ -6,64 +6,43 @@ It reads rows and is woken by hints, so it does not matter which process the wor
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
-from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseBase
 
 from sessions_app.keys import Principal, bad_keys
-from sessions_app.protocol.errors import HubError, Invalid, MethodNotAllowed, Unavailable
+from sessions_app.protocol.errors import HubError, Unavailable
 from sessions_app.protocol.jsontext import dumps
-from sessions_app.realtime.runtime import Runtime, get_runtime
-from sessions_app.rest import quotas
+from sessions_app.realtime.runtime import Runtime
+from sessions_app.rest.streams import admit, as_stream, position_in
 from traces_app.board import board_of
 from traces_app.selectors import Followed, TraceAccess, event_view, events_after, find_trace, followed
 from traces_app.states import TERMINAL
 
-_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 PAGE = 200
 COMMENT_SECONDS = 15.0
 CHECK_SECONDS = 2.0
 
 
 async def stream(request: HttpRequest, trace_id: str) -> HttpResponseBase:
-    if request.method not in ("GET", "HEAD"):
-        raise MethodNotAllowed(allowed=["GET", "HEAD"])
-    runtime = get_runtime()
-    await runtime.ready.wait()
-    if runtime.stopping:
-        raise Unavailable(stored=False)
-    principal = await runtime.authenticate(request.headers.get("Authorization"))
-    quotas.requests().take(principal.agent_pk)
+    """From `Last-Event-ID`, else `after`, else its beginning."""
+    runtime, principal = await admit(request)
     access = await runtime.read(find_trace, trace_id, principal)
     last = (await runtime.read(followed, [access.pk]))[access.pk].last_sequence
-    after = _position(request, last)
-    response = StreamingHttpResponse(
-        _events(runtime, principal, access, after) if request.method == "GET" else (), content_type="text/event-stream"
-    )
-    response["Cache-Control"] = "private, no-store"
-    response["Vary"] = "Authorization"
-    response["X-Accel-Buffering"] = "no"
-    return response
+    after = position_in(request, last, "trace") or 0
+    return as_stream(request, lambda: follow_trace(runtime, principal, access, after))
 
 
-def _position(request: HttpRequest, last_sequence: int) -> int:
-    for name, given in (("Last-Event-ID", request.headers.get("Last-Event-ID")), ("after", request.GET.get("after"))):
-        if given is None:
-            continue
-        if _NUMBER.fullmatch(given) is None or int(given) > last_sequence:
-            raise Invalid("That is no sequence of this trace.", field=name, last_sequence=last_sequence)
-        return int(given)
-    return 0
-
-
-async def _events(runtime: Runtime, principal: Principal, access: TraceAccess, position: int) -> AsyncIterator[str]:
+async def follow_trace(
+    runtime: Runtime, principal: Principal, access: TraceAccess, position: int
+) -> AsyncGenerator[str]:
+    """The text of the stream from after `position`, comments included; ends with the trace, or with the key."""
+    yield ": connected\n\n"  # before anything is held that a reader who leaves at once would leave behind
     board = board_of(runtime)
     # Registered before the first page is read: what is committed from now on wakes us.
     follower = board.follow(access.pk, access.trace_id)
     now = runtime.loop.time
     said, checked = now(), now()
-    yield ": connected\n\n"
     try:
         while True:
             follower.wake.clear()
