@@ -6,6 +6,8 @@ import asyncio
 import logging
 from functools import partial
 
+from msgspec import structs
+
 from sessions_app.changes import Committed, SessionChange
 from sessions_app.context.viewing import page_after
 from sessions_app.keys import Principal
@@ -119,9 +121,9 @@ class AgentSocket(Socket):
 
     def meet(self, change: SessionChange) -> None:
         if self._standing is None:  # still reading where we stand
-            self._early[change.pk] = _that_says_more(change, self._early.get(change.pk))
+            self._early[change.pk] = _both(change, self._early.get(change.pk))
         elif change.pk in self._meeting:
-            self._meeting[change.pk] = _that_says_more(change, self._meeting[change.pk])
+            self._meeting[change.pk] = _both(change, self._meeting[change.pk])
         else:
             self._meeting[change.pk] = change
             task = asyncio.create_task(self._meet(change.pk))
@@ -135,16 +137,18 @@ class AgentSocket(Socket):
             log.exception("a session could not be taken up")
             del self._meeting[session_pk]
             return
-        # From here on the feed hears for itself. Messages and the turn are in the rows; of a new context it was told before.
+        # From here on the feed hears for itself. What was told before: messages are in the rows, and this is the rest.
         change = self._meeting.pop(session_pk)
-        if feed is not None and change.context is not None and change.state is not None:
-            feed.held.append(partial(context_frame, change.state, change.context))
+        if feed is not None and change.state is not None:
+            feed.see_state(change.state)
+            if change.context is not None:
+                feed.held.append(partial(context_frame, change.state, change.context))
             self.notify(feed)
 
     async def _start_feed(self, session_pk: int) -> Feed | None:
         """Take up a session: from where it stood when this socket connected, or, for a new one, from its beginning for us.
 
-        The feed is registered before the place is read, as everywhere; what is committed in between raises its target.
+        What is committed between the reading of the place and the registration is in the rows, and `_meet` is told of it.
         """
         standing = (self._standing or {}).get(session_pk)
         place = await self.runtime.read(find_place, session_pk, self.principal.agent_pk)
@@ -206,6 +210,9 @@ class AgentSocket(Socket):
             task.cancel()
 
 
-def _that_says_more(change: SessionChange, known: SessionChange | None) -> SessionChange:
-    """The later change, unless only the earlier one tells of a new context."""
-    return known if known is not None and known.context is not None and change.context is None else change
+def _both(change: SessionChange, known: SessionChange | None) -> SessionChange:
+    """The later change, with the state and the context of which only the earlier one tells. Messages are in the rows."""
+    if known is None:
+        return change
+    context = known.context if change.context is None else change.context
+    return structs.replace(change, state=change.state or known.state, context=context)

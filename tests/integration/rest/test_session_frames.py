@@ -18,7 +18,9 @@ from sessions_app.context.viewing import find_views
 from sessions_app.models import Agent
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime import subscriber
+from sessions_app.realtime.places import find_place
 from sessions_app.realtime.runtime import Runtime, get_runtime
+from sessions_app.sockets import agent_socket
 from sessions_app.sockets.agent_socket import AgentSocket
 from sessions_app.sockets.session_socket import SessionSocket
 from tests.integration.rest.conftest import Door, socket_of
@@ -45,6 +47,10 @@ async def told(socket: WebsocketCommunicator, **frame: Any) -> list[dict[str, An
             break
         found.append(json.loads(output["text"]))
     return [seen for seen in found if seen["type"] == "session"]
+
+
+async def nothing(self: Runtime) -> None:
+    """Instead of a look."""
 
 
 def path_of(where: str, session: str) -> str:
@@ -171,9 +177,6 @@ async def test_what_is_told_while_a_reader_is_looked_up_again_is_told_when_that_
 async def test_a_new_context_is_heard_also_by_who_has_heard_nothing_of_that_session_before(
     a: Door, b: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(self: Runtime) -> None:
-        pass
-
     monkeypatch.setattr(Runtime, "_look_at_sessions", nothing)  # which would have made it hear of the session
     session = await a.open("b")
     async with socket_of(a, f"sessions/{session}/stream") as watcher, socket_of(b, "stream") as socket:
@@ -211,3 +214,31 @@ async def test_who_sends_does_not_get_its_own_message_also_when_only_a_second_tr
             seen.append(json.loads(await socket.receive_from(timeout=30)))
     assert not refusals
     assert [frame["content"] for frame in seen if frame["type"] == "message"] == ["yours"]
+
+
+async def test_an_end_that_comes_while_a_session_is_taken_up_is_heard_also_where_others_have_heard_it(
+    a: Door, b: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, may_go_on = threading.Event(), threading.Event()
+
+    def slowly(*arguments: Any) -> Any:
+        place = find_place(*arguments)
+        found.set()
+        assert may_go_on.wait(30)
+        return place
+
+    monkeypatch.setattr(Runtime, "_look_at_sessions", nothing)  # which might take the session up before
+    session = await a.open("b")
+    async with socket_of(a, f"sessions/{session}/stream") as watcher, socket_of(b, "stream") as socket:
+        await follows(watcher)
+        await follows(socket)
+        monkeypatch.setattr(agent_socket, "find_place", slowly)
+        await a.say(session, "hello")
+        try:
+            assert await asyncio.to_thread(found.wait, 30)
+            assert (await a.post(f"sessions/{session}/close", {})).status_code == 200
+        finally:
+            may_go_on.set()
+        while (heard := json.loads(await socket.receive_from(timeout=30)))["type"] != "session":
+            pass
+        assert heard["status"] == "completed"
