@@ -112,6 +112,7 @@ class Runtime:
         if self.stopping:
             return
         self.stopping = True
+        self.ready.set()  # who still waits for the start learns that there is none
         for subscriber in list(self.registry.subscribers):
             subscriber.say(encode("closing", retry_after=round(random.uniform(0.5, 3.0), 2)))
             subscriber.end(STOPPING)
@@ -181,6 +182,9 @@ class Runtime:
             self.writer.append(draft, done)
 
     async def move_cursor(self, move: CursorMove) -> CursorNow:
+        """Have a cursor moved; raises the refusal, and `Unavailable` when the process stops."""
+        if self.stopping:  # the writer may have ended, and nobody would answer
+            raise Unavailable(stored=False)
         future: asyncio.Future[CursorNow | HubError] = self.loop.create_future()
         self.writer.move_cursor(move, lambda now: None if future.done() else future.set_result(now))
         outcome = await future

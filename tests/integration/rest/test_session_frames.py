@@ -15,11 +15,13 @@ from django.db import OperationalError
 from sessions_app import threads
 from sessions_app.append import append
 from sessions_app.context.viewing import find_views
+from sessions_app.cursors import CursorMove
 from sessions_app.models import Agent
+from sessions_app.protocol.errors import Unavailable
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime import subscriber
 from sessions_app.realtime.places import find_place
-from sessions_app.realtime.runtime import Runtime, get_runtime
+from sessions_app.realtime.runtime import Runtime, get_runtime, stop_runtime
 from sessions_app.sockets import agent_socket
 from sessions_app.sockets.agent_socket import AgentSocket
 from sessions_app.sockets.session_socket import SessionSocket
@@ -242,3 +244,15 @@ async def test_an_end_that_comes_while_a_session_is_taken_up_is_heard_also_where
         while (heard := json.loads(await socket.receive_from(timeout=30)))["type"] != "session":
             pass
         assert heard["status"] == "completed"
+
+
+async def test_a_process_that_stops_keeps_nobody_waiting(a: Door, b: Door) -> None:
+    await get_runtime().ready.wait()
+    await stop_runtime()
+    runtime = get_runtime()
+    waiting = asyncio.create_task(runtime.ready.wait())
+    await stop_runtime()
+    async with asyncio.timeout(30):
+        await waiting
+        with pytest.raises(Unavailable):
+            await runtime.move_cursor(CursorMove(1, 1, "a", 1))
