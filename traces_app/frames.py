@@ -16,7 +16,7 @@ from sessions_app.protocol import frames, limits
 from sessions_app.protocol.errors import Conflict, Invalid, TooLarge
 from sessions_app.protocol.jsontext import dumps, loads
 from sessions_app.services.sessions import touch
-from sessions_app.sockets.connection import Socket
+from sessions_app.sockets.answering import Socket
 from traces_app import leases, lifecycle, records
 from traces_app.lifecycle import Claimed
 from traces_app.models import Trace

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from sessions_app.protocol import limits
 from sessions_app.protocol.bodies import MessageBody
 
 
@@ -133,3 +135,38 @@ def as_replayed(body: str) -> str:
 def encode(type_: str, **fields: Any) -> str:
     """A server frame as JSON text."""
     return msgspec.json.encode({"type": type_, **fields}).decode()
+
+
+NAME_CHARACTERS = 200
+NUMBER_DIGITS = 18  # what surely fits into 64 bits
+
+
+def names_in(text: str) -> tuple[str | int | None, str | None]:
+    """`id` and `client_message_id` of a frame that was refused, where they can still be read, whatever else it holds.
+
+    By the standard library, which also reads what our own rules refuse: NaN, lone surrogates, numbers beyond 64 bits.
+    """
+    if len(text) > limits.FRAME_BYTES:
+        return None, None
+    try:
+        value = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= NUMBER_DIGITS else None)
+    except (ValueError, RecursionError):
+        return None, None
+    if not isinstance(value, dict):
+        return None, None
+    id_, client_id = value.get("id"), value.get("client_message_id")
+    return (
+        id_ if _is_text(id_) or (isinstance(id_, int) and not isinstance(id_, bool)) else None,
+        client_id if _is_text(client_id) else None,
+    )
+
+
+def _is_text(value: object) -> bool:
+    """Whether it can be said back: short, and without what JSON text of ours never holds."""
+    if not isinstance(value, str) or len(value) > NAME_CHARACTERS or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

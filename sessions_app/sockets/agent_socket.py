@@ -19,7 +19,8 @@ from sessions_app.realtime.places import Place, Whereabouts, enter, find_place
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import AGENT_SOCKET, context_frame
 from sessions_app.session_views import session_view
-from sessions_app.sockets.connection import Send, Socket
+from sessions_app.sockets.answering import Socket
+from sessions_app.sockets.connection import Send
 from sessions_app.sockets.handshake import Handshake
 
 log = logging.getLogger("hub.socket")

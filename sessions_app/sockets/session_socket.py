@@ -13,7 +13,8 @@ from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import NORMAL
-from sessions_app.sockets.connection import Send, Socket
+from sessions_app.sockets.answering import Socket
+from sessions_app.sockets.connection import Send
 from sessions_app.sockets.handshake import Handshake
 
 

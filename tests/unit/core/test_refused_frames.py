@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions_app.sockets.connection import _names_in
+from sessions_app.protocol.frames import names_in
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from sessions_app.sockets.connection import _names_in
 )
 def test_a_readable_frame_is_named_whatever_was_wrong_with_it(content: str) -> None:
     frame = f'{{"type":"message","content":{content},"client_message_id":"s2","id":"i7"}}'
-    assert _names_in(frame) == ("i7", "s2")
+    assert names_in(frame) == ("i7", "s2")
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_a_readable_frame_is_named_whatever_was_wrong_with_it(content: str) -> N
     ],
 )
 def test_only_names_that_can_be_said_back_are(frame: str, names: tuple[object, object]) -> None:
-    assert _names_in(frame) == names
+    assert names_in(frame) == names
