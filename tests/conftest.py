@@ -66,12 +66,7 @@ def backend(request: pytest.FixtureRequest, backends: Backends) -> Backend:
 
     `@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)` restricts a test to one of them.
     """
-    if request.param == "sqlite":
-        return backends.sqlite()
-    postgres = request.getfixturevalue("postgres_server")
-    redis = request.getfixturevalue("redis_server")
-    # A test before may have left one of them stopped.
-    return backends.postgres(postgres.start(), redis.start())
+    return backends.chosen(request)
 
 
 @pytest.fixture

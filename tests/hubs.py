@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.processes import ROOT, Process, ServiceFailed, clean_environment
 from tests.services import CeleryWorker, HubProcess, PostgresServer, RedisServer
@@ -85,6 +86,14 @@ class Backends:
         url = postgres.create_database(f"hub_{secrets.token_hex(4)}", template=template)
         env = self._env(home, url) | {"REDIS_URL": redis.url_of(number % 16)}
         return Backend("postgres", env, home, operator, postgres=postgres, redis=redis)
+
+    def chosen(self, request: pytest.FixtureRequest) -> Backend:
+        """The one that a fixture's parameter names: `postgres` (with Redis), or SQLite alone whatever else that is called."""
+        if request.param != "postgres":
+            return self.sqlite()
+        postgres, redis = request.getfixturevalue("postgres_server"), request.getfixturevalue("redis_server")
+        # A test before may have left one of them stopped.
+        return self.postgres(postgres.start(), redis.start())
 
     @staticmethod
     def _prepare(env: Mapping[str, str]) -> str:

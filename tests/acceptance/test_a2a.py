@@ -42,11 +42,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def house(request: pytest.FixtureRequest, backends: Backends) -> Iterator[tuple[Hub, dict[str, str]]]:
     """A hub with two web processes for all tests of this module, and the keys of its agents. Nobody runs traces here."""
-    if request.param == "sqlite":
-        backend = backends.sqlite()
-    else:
-        postgres, redis = request.getfixturevalue("postgres_server"), request.getfixturevalue("redis_server")
-        backend = backends.postgres(postgres.start(), redis.start())
+    backend = backends.chosen(request)
     hub = Hub(backend, backend.env)
     hub.add_webs(2)
     keys = hub.create_agents(NAMES)

@@ -27,10 +27,7 @@ BOTH = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def both(request: pytest.FixtureRequest, backends: Backends) -> Iterator[Hub]:
     """A hub of each kind with two web processes, shared by the tests that need nothing special of it."""
-    if request.param == "sqlite":
-        backend = backends.sqlite()
-    else:
-        backend = backends.postgres(request.getfixturevalue("postgres_server"), request.getfixturevalue("redis_server"))
+    backend = backends.chosen(request)
     hub = Hub(backend, backend.env | FREE)
     hub.add_webs(2)
     yield hub

@@ -19,12 +19,7 @@ SLOTS = "2"
 @pytest.fixture(scope="module", params=["embedded", "postgres"])
 def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, backends: Any) -> Iterator[TraceHub]:
     """One hub of each kind, whose workers run two traces at once."""
-    if request.param == "embedded":
-        backend = backends.sqlite()
-    else:
-        postgres = request.getfixturevalue("postgres_server")
-        backend = backends.postgres(postgres.start(), request.getfixturevalue("redis_server"))
-    made = TraceHub(tmp_path_factory.mktemp("main"), backend, {"HUB_WORKER_THREADS": SLOTS})
+    made = TraceHub(tmp_path_factory.mktemp("main"), backends.chosen(request), {"HUB_WORKER_THREADS": SLOTS})
     yield made.start()
     made.stop()
 

@@ -31,12 +31,7 @@ from tests.acceptance.wire import Frame, Wire, receive, send, until
 @pytest.fixture(scope="module", params=["embedded", "postgres"])
 def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, backends: Any) -> Iterator[TraceHub]:
     """One hub of each kind for all of these tests; the second has two web processes, two workers and its own Redis."""
-    if request.param == "embedded":
-        backend = backends.sqlite()
-    else:
-        postgres = request.getfixturevalue("postgres_server")
-        backend = backends.postgres(postgres.start(), request.getfixturevalue("redis_server"))
-    made = TraceHub(tmp_path_factory.mktemp("traces"), backend)
+    made = TraceHub(tmp_path_factory.mktemp("traces"), backends.chosen(request))
     yield made.start(webs=2, workers=2)
     made.stop()
 
