@@ -17,8 +17,8 @@ from hub.a2a import states
 from hub.a2a.models import Name, Question, Received
 from hub.a2a.parts import part_out, parts_out, text_message
 from sessions_app import models as core
-from sessions_app.context.profiles import View, open_view
-from sessions_app.context.viewing import find_views, show_all
+from sessions_app.context.profiles import View
+from sessions_app.context.viewing import find_view, show_all
 from sessions_app.models import Participant
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import message_id as public_message_id
@@ -102,28 +102,30 @@ def find_task(task_id: str, owner_pk: int, agent_pk: int) -> TaskRef:
     """The owner's task of this id at this agent; raises `NotFound`, alike for foreign and unknown ones."""
     if 0 < len(task_id) <= 200 and task_id.isprintable():
         named = Name.objects.filter(owner_id=owner_pk, agent_id=agent_pk, kind=Name.TASK, name=task_id)
-        found = _find(task_id, owner_pk, agent_pk)
+        found = task_of(task_id, agent_pk, owner_pk)
         if found is None and (target := named.values_list("target", flat=True).first()) is not None:
-            found = _find(target, owner_pk, agent_pk)
+            found = task_of(target, agent_pk, owner_pk)
         if found is not None:
             return found
     raise NotFound()
 
 
-def _find(task_id: str, owner_pk: int, agent_pk: int) -> TaskRef | None:
-    if task_id.startswith("trace-"):
-        rows: Any = Trace.objects.filter(public_id=task_id, requested_by_id=owner_pk, agent_id=agent_pk)
-    else:
-        rows = Question.objects.filter(public_id=task_id, owner_id=owner_pk, agent_id=agent_pk)
-    row = rows.values_list("pk", "public_id", "session_id", "session__public_id", "message_sequence").first()
+def task_of(task_id: str, agent_pk: int, owner_pk: int | None = None) -> TaskRef | None:
+    """The agent's task of this id, this owner's or (None) whosever it is; None where there is none that its owner may see."""
+    is_trace = task_id.startswith("trace-")
+    rows: Any = Trace.objects if is_trace else Question.objects
+    owner = "requested_by_id" if is_trace else "owner_id"
+    wanted = {"public_id": task_id, "agent_id": agent_pk} | ({owner: owner_pk} if owner_pk is not None else {})
+    columns = ("pk", "public_id", "session_id", "session__public_id", "message_sequence", owner)
+    row = rows.filter(**wanted).values_list(*columns).first()
     if row is None:
         return None
-    pk, public_id, session_pk, session_id, sequence = row
-    if not Participant.objects.filter(session_id=session_pk, agent_id=owner_pk, left_at=None).exists():
+    pk, public_id, session_pk, session_id, sequence, asker_pk = row
+    place = Participant.objects.filter(session_id=session_pk, agent_id=asker_pk, left_at=None, agent__is_active=True)
+    if not place.exists():
         return None
-    context_id = context_name(session_id, owner_pk, agent_pk)
-    is_trace = task_id.startswith("trace-")
-    return TaskRef(is_trace, pk, public_id, context_id, session_pk, session_id, agent_pk, owner_pk, sequence)
+    context_id = context_name(session_id, asker_pk, agent_pk)
+    return TaskRef(is_trace, pk, public_id, context_id, session_pk, session_id, agent_pk, asker_pk, sequence)
 
 
 def context_name(session_id: str, owner_pk: int, agent_pk: int) -> str:
@@ -341,8 +343,8 @@ def messages_of(ref: TaskRef, *, until: datetime | None, but: int | None, limit:
 
 
 def eyes(ref: TaskRef) -> View:
-    """What the task's owner may get of its session."""
-    return find_views(ref.session_pk, [ref.owner_pk]).get(ref.owner_pk, open_view())
+    """What the task's owner may get of its session; raises `NotFound` when it takes no part any more."""
+    return find_view(ref.session_pk, ref.owner_pk)
 
 
 def _shown(rows: Sequence[dict[str, Any]], view: View, ref: TaskRef) -> list[dict[str, Any]]:

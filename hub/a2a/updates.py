@@ -28,13 +28,14 @@ from hub.a2a.tasks import (
     TaskRef,
     answer_artifact,
     artifact_of,
-    context_name,
     result_artifact,
     said_message,
     seen_events,
     seen_result,
     stamp,
+    task_of,
 )
+from sessions_app.protocol.errors import NotFound
 from traces_app.models import Trace, TraceEvent
 from traces_app.selectors import events_after
 from traces_app.states import TERMINAL
@@ -159,9 +160,12 @@ def artifact_update(ref: TaskRef, artifact: Artifact, *, append: bool, last: boo
 
 
 def page_of(task_id: str, agent_pk: int, after: int) -> Page | None:
-    """The updates of a task after a sequence, whosever it is; None for one that is not there."""
-    ref = _any_owner(task_id, agent_pk)
-    return None if ref is None else page_after(ref, after)
+    """The updates of a task after a sequence, whosever it is; None for one that its owner can't see any more."""
+    ref = task_of(task_id, agent_pk)
+    try:
+        return None if ref is None else page_after(ref, after)
+    except NotFound:  # it has left just now
+        return None
 
 
 def positions_of(tasks: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
@@ -176,22 +180,6 @@ def positions_of(tasks: Collection[tuple[str, int]]) -> dict[tuple[str, int], in
 def position_of(task_id: str, agent_pk: int) -> int:
     """The sequence that a task has reached; 0 for one that is not there."""
     return positions_of([(task_id, agent_pk)]).get((task_id, agent_pk), 0)
-
-
-def _any_owner(task_id: str, agent_pk: int) -> TaskRef | None:
-    is_trace = task_id.startswith("trace-")
-    rows: Any = Trace.objects if is_trace else Question.objects
-    owner = "requested_by_id" if is_trace else "owner_id"
-    row = (
-        rows.filter(public_id=task_id, agent_id=agent_pk)
-        .values_list("pk", "session_id", "session__public_id", owner, "message_sequence")
-        .first()
-    )
-    if row is None:
-        return None
-    pk, session_pk, session_id, owner_pk, sequence = row
-    context_id = context_name(session_id, owner_pk, agent_pk)
-    return TaskRef(is_trace, pk, task_id, context_id, session_pk, session_id, agent_pk, owner_pk, sequence)
 
 
 __all__ = ["RESULT", "Page", "Update", "artifact_update", "page_after", "page_of", "position_of", "positions_of"]

@@ -73,8 +73,8 @@ def _collect_those(configs: Sequence[PushConfig], now: datetime) -> int:
     made = 0
     for config in configs:
         position = positions.get((config.task_id, config.agent_id))
-        if position is None:  # the task is gone, and with it whatever there was to tell
-            PushConfig.objects.filter(pk=config.pk, cursor=config.cursor).update(ended=True)
+        if position is None:
+            _end(config)
         elif position > config.cursor:
             made += _collect_one(config, now)
     return made
@@ -85,6 +85,7 @@ def _collect_one(config: PushConfig, now: datetime) -> int:
     for _ in range(PAGES):
         page = source.page_of((config.task_id, config.agent_id), config.cursor)
         if page is None:
+            _end(config)
             return made
         bodies = source.bodies_of(config, page)
         with write_transaction():
@@ -105,6 +106,11 @@ def _collect_one(config: PushConfig, now: datetime) -> int:
         if page.over or not page.more:
             return made
     return made
+
+
+def _end(config: PushConfig) -> None:
+    """The task is gone, or its owner has left it, and with it whatever there was to tell."""
+    PushConfig.objects.filter(pk=config.pk, cursor=config.cursor).update(ended=True)
 
 
 def first_pending() -> QuerySet[PushNotification]:

@@ -35,7 +35,7 @@ def positions_of(tasks: Collection[Task]) -> dict[Task, int]:
 
 
 def page_of(task: Task, after: int) -> Page | None:
-    """The updates after a sequence; None for a task that is not there."""
+    """The updates after a sequence; None for a task that its owner can't see any more."""
     page: Page | None = _source("page_of")(*task, after)
     return page
 

@@ -21,7 +21,7 @@ from hub.a2a.push.models import PushConfig, PushNotification
 from hub.a2a.push.sending import signature
 from hub.a2a.tasks import find_task
 from sessions_app.db import utc_now
-from sessions_app.models import Agent
+from sessions_app.models import Agent, Participant
 from tests import push_source
 from tests.integration.traces.conftest import Talk
 from tests.push_source import Source, status
@@ -356,6 +356,31 @@ def test_a_config_for_a_task_that_has_ended_waits_for_nothing(receiver: Receiver
     pushes.save(ref, TaskPushNotificationConfig(url=receiver.url), "1.0")
     assert PushConfig.objects.get().ended
     assert outbox.collect(utc_now()) == 0
+
+
+@pytest.mark.parametrize("how", ["leaves", "is switched off"])
+def test_an_owner_who_is_in_the_context_no_more_is_told_nothing_more(
+    receiver: Receiver, settings: Any, how: str
+) -> None:
+    settings.HUB_A2A_PUSH_SOURCE = "hub.a2a.updates"
+    talk = Talk("bob")
+    alice = talk.agents["alice"]
+    Participant.objects.filter(session_id=talk.pk, agent=alice).update(visibility={"withheld_senders": ["bob"]})
+    trace = talk.ask("count words")
+    ref = find_task(trace.public_id, alice.pk, talk.agents["bob"].pk)
+    pushes.save(ref, TaskPushNotificationConfig(url=receiver.url), "1.0")
+    claimed = leases.claim(trace.pk, "worker")
+    assert claimed is not None
+    work()
+    assert receiver.states == ["TASK_STATE_WORKING"]
+    if how == "leaves":
+        Participant.objects.filter(session_id=talk.pk, agent=alice).update(left_at=utc_now())
+    else:
+        Agent.objects.filter(pk=alice.pk).update(is_active=False)
+    lifecycle.complete(claimed, Completed("two words"))
+    work()
+    assert receiver.states == ["TASK_STATE_WORKING"]
+    assert PushConfig.objects.get().ended
 
 
 def test_tasks_that_wait_long_do_not_keep_the_hub_from_looking_at_others(
