@@ -7,7 +7,7 @@ by the whole result: as the rest of it where all the pieces came, else in their 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,7 +23,7 @@ from sessions_app.context.profiles import View
 from sessions_app.keys import Principal, bad_keys
 from sessions_app.protocol.errors import Unauthenticated, Unavailable
 from sessions_app.realtime.runtime import Runtime
-from traces_app.board import board_of
+from traces_app.board import MAX_FOLLOWER_FRAMES, board_of
 
 CHECK_SECONDS = 2.0
 _frame = msgspec.json.Decoder(dict[str, Any])
@@ -121,15 +121,23 @@ async def follow(
     checked = loop.time()
     deadline = checked + begun_within if begun_within is not None else None
     live = LiveText(ref)
+    frames: list[dict[str, Any]] = []
     view = await runtime.read(eyes, ref)
     while True:
-        for frame in watch.frames(view):
-            if await _is_of(runtime, ref, live, frame) and (piece := live.take(frame)) is not None:
-                deadline = None
-                yield None, piece
+        frames = [*frames, *watch.frames(view)][:MAX_FOLLOWER_FRAMES]
+        # Read after the text was taken: if its writer's claim is committed, the page says so; else the text waits for it.
         page = await runtime.read(page_after, ref, after)
-        for number, update in page.updates:
-            update = live.finish(update)
+        pieces: list[TaskArtifactUpdateEvent] = []
+        if page.begun:
+            frames, taken = [], frames
+            pieces = [
+                piece
+                for frame in taken
+                if await _is_of(runtime, ref, live, frame) and (piece := live.take(frame)) is not None
+            ]
+        for number, update in _in_order(page.updates, pieces):
+            if number is not None:
+                update = live.finish(update)
             if not isinstance(update, TaskStatusUpdateEvent) or update.status.state != TaskState.TASK_STATE_SUBMITTED:
                 deadline = None
             yield number, update
@@ -150,6 +158,21 @@ async def follow(
         if loop.time() - checked >= CHECK_SECONDS:
             checked = loop.time()
             view = await runtime.read(_check, principal, ref)
+
+
+def _in_order(
+    updates: list[tuple[int, Update]], pieces: list[TaskArtifactUpdateEvent]
+) -> Iterator[tuple[int | None, Update]]:
+    """Live text behind the update that says that its task is at work, where that is among them, and before all others."""
+    working, begun = False, 0
+    for place, (_, update) in enumerate(updates, 1):
+        if isinstance(update, TaskStatusUpdateEvent):
+            was, working = working, update.status.state == TaskState.TASK_STATE_WORKING
+            begun = place if working and not was else begun
+    yield from updates[:begun]
+    for piece in pieces:
+        yield None, piece
+    yield from updates[begun:]
 
 
 def _check(principal: Principal, ref: TaskRef) -> View:

@@ -38,7 +38,7 @@ from hub.a2a.tasks import (
 from sessions_app.protocol.errors import NotFound
 from traces_app.models import Trace, TraceEvent
 from traces_app.selectors import events_after
-from traces_app.states import TERMINAL
+from traces_app.states import CREATED, TERMINAL
 
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 PAGE = 200
@@ -46,12 +46,16 @@ PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Updates in order; `position` is what was looked at, `more`: there is more now, `over`: there will be none after it."""
+    """Updates in order; `position` is what was looked at, `more`: there is more now, `over`: there will be none after it.
+
+    `begun` is false while the task waits for somebody to take it up.
+    """
 
     updates: list[tuple[int, Update]]
     position: int
     more: bool
     over: bool
+    begun: bool = True
 
 
 def page_after(ref: TaskRef, after: int, limit: int = PAGE) -> Page:
@@ -69,7 +73,8 @@ def _of_trace(ref: TaskRef, after: int, limit: int) -> Page:
         (n, update) for event in seen_events(ref, events) for n, update in _shown(ref, event, result) if n > after
     ]
     position = max(after, 2 * events[-1].sequence + 1) if events else after
-    return Page(updates, position, position < 2 * last + 1, status in TERMINAL and position >= 2 * last + 1)
+    more = position < 2 * last + 1
+    return Page(updates, position, more, status in TERMINAL and not more, begun=status != CREATED)
 
 
 def _shown(ref: TaskRef, event: TraceEvent, result: Mapping[str, Any] | None) -> list[tuple[int, Update]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import NamedTuple
 
 from django.http import HttpRequest, HttpResponseBase
 
@@ -15,9 +16,10 @@ from sessions_app.protocol.errors import HubError, Unavailable
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.rest.streams import admit, as_stream, position_in
-from traces_app.board import board_of
+from traces_app.board import MAX_FOLLOWER_FRAMES, board_of
+from traces_app.models import TraceEvent
 from traces_app.selectors import Followed, TraceAccess, event_view, events_after, find_trace, followed
-from traces_app.states import TERMINAL
+from traces_app.states import CREATED, TERMINAL
 
 PAGE = 200
 COMMENT_SECONDS = 15.0
@@ -47,13 +49,18 @@ async def follow_trace(
         while True:
             follower.wake.clear()
             frames, follower.frames = follower.frames, []
-            trace, page = await runtime.read(_page, access, position)
+            # Read after the text was taken: if its writer's claim is committed, the page says so; else the text waits for it.
+            trace, page, begun = await runtime.read(_page, access, position)
+            if trace.status == CREATED:
+                frames, follower.frames = [], [*frames, *follower.frames][:MAX_FOLLOWER_FRAMES]
+            for shown in page[:begun]:
+                yield shown.text
             for piece in frames:
                 if piece.is_for(access.view):
                     yield f"event: chunk\ndata: {piece.frame}\n\n"
-            for sequence, kind, text in page:
-                yield f"event: {kind}\nid: {sequence}\ndata: {text}\n\n"
-                position = sequence
+            for shown in page[begun:]:
+                yield shown.text
+            position = page[-1].sequence if page else position
             if frames or page:
                 said = now()
             if position < trace.last_sequence and page:
@@ -89,8 +96,23 @@ async def _check(runtime: Runtime, principal: Principal, access: TraceAccess) ->
     return await runtime.read(find_trace, access.trace_id, principal)
 
 
-def _page(access: TraceAccess, after: int) -> tuple[Followed, list[tuple[int, str, str]]]:
+class _Shown(NamedTuple):
+    sequence: int
+    text: str
+
+
+def _page(access: TraceAccess, after: int) -> tuple[Followed, list[_Shown], int]:
+    """The trace, its events after `after` as they are sent, and before how many of them no live text can have come."""
     trace = followed([access.pk])[access.pk]
     events = events_after(access.pk, after, PAGE)
-    shown = (event_view(event, access.trace_id, access.view, trace.agent_id, trace.made_of) for event in events)
-    return trace, [(event["sequence"], event["type"], dumps(event)) for event in shown]
+    views = (event_view(event, access.trace_id, access.view, trace.agent_id, trace.made_of) for event in events)
+    shown = [
+        _Shown(view["sequence"], f"event: {view['type']}\nid: {view['sequence']}\ndata: {dumps(view)}\n\n")
+        for view in views
+    ]
+    claims = [place for place, event in enumerate(events, 1) if _begins(event)]
+    return trace, shown, claims[-1] if claims else 0
+
+
+def _begins(event: TraceEvent) -> bool:
+    return event.type == "status" and event.data.get("action") == "claim"
