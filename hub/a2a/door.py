@@ -45,7 +45,7 @@ from sessions_app.rest import quotas
 from sessions_app.rest.errors import HTTP_STATUS, as_refusal, bad_host, error_answer
 from sessions_app.rest.express import AsgiRequest, Receive, Scope, Send, host_is_allowed
 from sessions_app.rest.hot import ClientGone
-from sessions_app.rest.metrics import count
+from sessions_app.rest.metrics import CLIENT_GONE, count
 
 STARTED = datetime.now(UTC)  # a card also says what this process speaks, and where
 CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # the second one is that of A2A 0.2 and before
@@ -64,19 +64,21 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = time.perf_counter()
         request = AsgiRequest(scope, receive)
-        status = 500
+        answered = False
 
         async def counted(message: Any) -> None:
-            nonlocal status
+            nonlocal answered
             if message["type"] == "http.response.start":
-                status = message["status"]
-                count(request.method, status, time.perf_counter() - begun)
+                answered = True
+                count(request.method, message["status"], time.perf_counter() - begun)
             await send(message)
 
         try:
             await self._answer(scope, request, receive, counted)
         except ClientGone:
-            count(request.method, 499, time.perf_counter() - begun)
+            # An ASGI server tells of the end of an answer in the same words as of a client that has gone.
+            if not answered:
+                count(request.method, CLIENT_GONE, time.perf_counter() - begun)
 
     async def _answer(self, scope: Scope, request: AsgiRequest, receive: Receive, send: Send) -> None:
         try:

@@ -21,7 +21,7 @@ from sessions_app.rest import hot
 from sessions_app.rest.answers import Answer
 from sessions_app.rest.errors import bad_host, error_answer
 from sessions_app.rest.hot import ClientGone
-from sessions_app.rest.metrics import count
+from sessions_app.rest.metrics import CLIENT_GONE, count
 from sessions_app.rest.reading import declared_too_large
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class Express:
             else:
                 answer = error_answer(bad_host())
         except ClientGone:
-            count(request.method, 499, time.perf_counter() - begun)
+            count(request.method, CLIENT_GONE, time.perf_counter() - begun)
             return
         count(request.method, answer.status, time.perf_counter() - begun)
         await _send(answer, send, head=request.method == "HEAD")

@@ -16,6 +16,8 @@ SECONDS = Histogram(
     "Duration of HTTP calls under /api (waits for a response included)",
     buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
+CLIENT_GONE = 499
+"""The status of a call whose client went before its answer began. A stream has begun: it keeps the status it began with."""
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -31,10 +33,10 @@ def count(method: str, status: int, seconds: float) -> None:
 
 @contextmanager
 def observe(request: Any) -> Iterator[Seen]:
-    """Count one call; 499 stands for a client that went before its answer."""
+    """Count one call."""
     seen = Seen()
     begun = time.perf_counter()
     try:
         yield seen
     finally:
-        count(request.method or "", seen.status or 499, time.perf_counter() - begun)
+        count(request.method or "", seen.status or CLIENT_GONE, time.perf_counter() - begun)
