@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from redis import Redis
 
 from sessions_app.db import utc_now
-from sessions_app.hooks import ready_checks
+from sessions_app.hooks import NotReady, ready_checks
 from sessions_app.models import HubProcess, Presence
 from sessions_app.protocol.errors import MethodNotAllowed
 from sessions_app.realtime.runtime import runtimes
@@ -34,13 +34,19 @@ async def healthz(request: HttpRequest) -> HttpResponse:
     return _json({"status": "ok"})
 
 
+SILENT = NotReady("unavailable", "It does not answer as it should; the hub's log says how.")
+
+
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 when all that it needs works, else 503; each thing by its name, why in the log only."""
+    """200 when all that it needs works, else 503 with `reasons`; each thing by its name, what nobody else may know in the log."""
     _only_reading(request)
-    found = {name: _works(name, check) for name, check in {**CHECKS, **ready_checks()}.items()}
-    ready = all(found.values())
-    checks = {name: "ok" if works else "failed" for name, works in found.items()}
-    return _json({"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503)
+    found = {name: _problem(name, check) for name, check in {**CHECKS, **ready_checks()}.items()}
+    checks = {name: "ok" if problem is None else "failed" for name, problem in found.items()}
+    problems = {name: problem for name, problem in found.items() if problem is not None}
+    if not problems:
+        return _json({"status": "ready", "checks": checks})
+    reasons = {name: {"code": problem.code, "message": problem.message} for name, problem in problems.items()}
+    return _json({"status": "not ready", "checks": checks, "reasons": reasons}, 503)
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
@@ -49,13 +55,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST, headers={"Cache-Control": "no-store"})
 
 
-def _works(name: str, check: Callable[[], None]) -> bool:
+def _problem(name: str, check: Callable[[], None]) -> NotReady | None:
     try:
         check()
-        return True
+    except NotReady as problem:
+        log.warning("not ready: %s: %s (%s)", name, problem.message, problem.code)
+        return problem
     except Exception as error:
         log.warning("not ready: %s: %r", name, error)
-        return False
+        return SILENT
+    return None
 
 
 def _database() -> None:

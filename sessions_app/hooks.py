@@ -49,9 +49,18 @@ def executor_hooks() -> tuple[Callable[..., Any], ...]:
     return _resolved("EXECUTOR_HOOKS")
 
 
+class NotReady(Exception):
+    """What a check may tell anybody of why it fails: a stable code, and a sentence for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
 @cache
 def ready_checks() -> dict[str, Callable[..., Any]]:
-    """`{name: check() -> None}`: what `/readyz` asks besides; a check that raises is not ready."""
+    """`{name: check() -> None}`: what `/readyz` asks besides; a check that raises is not ready, `NotReady` says why."""
     return {name: import_string(dotted) for name, dotted in settings.READY_CHECKS.items()}
 
 

@@ -13,6 +13,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sessions_app.db import utc_now
+from sessions_app.hooks import NotReady
+from sessions_app.models import HubProcess
 from traces_app import sql
 from traces_app.columns import prepared
 from traces_app.leases import DELEGATE
@@ -23,21 +25,22 @@ from traces_app.states import CREATED, OPEN, RUNNING, WAITING
 log = logging.getLogger("hub.health")
 
 
-class Deaf(Exception):
-    """Work waits, and no worker takes it."""
-
-
 def workers() -> None:
-    """`READY_CHECKS`: raises `Deaf` when a trace could have begun for `HUB_TRACE_DEAF_SECONDS`, nothing runs and nobody took any.
+    """`READY_CHECKS`: raises `NotReady` when a trace could have begun for `HUB_TRACE_DEAF_SECONDS`, nothing runs and nobody
+    took any.
 
     Rows only: a process that is there and connected, but hears nothing (as after a restart of the broker), looks the same as
-    one that is gone. Workers that are merely busy have something running.
+    one that is gone. Workers that are merely busy have something running. While no web process lived, nothing could be taken
+    either: what waited through a stop of the hub waits from its start.
     """
     now = database_now()
     since = now - timedelta(seconds=settings.HUB_TRACE_DEAF_SECONDS)
+    up = HubProcess.objects.filter(lease_until__gt=now, started_at__lt=since)
+    if not up.exists():
+        return
     # `changed_at` of a created trace is when it was made, given back, lost or answered.
     waits = sql.claimable(
-        "t.id",
+        "t.public_id",
         "t.executor <> %s AND t.changed_at < %s",
         [DELEGATE, prepared(Trace, "changed_at", since)],
         limit=1,
@@ -49,7 +52,11 @@ def workers() -> None:
     moved = Trace.objects.filter(changed_at__gt=since, started_at__isnull=False).exclude(executor=DELEGATE)
     if runs.exists() or moved.exists():
         return
-    raise Deaf(f"trace {waits[0][0]} could begin for {settings.HUB_TRACE_DEAF_SECONDS:g} s, and no worker takes it")
+    log.warning("trace %s waits, and no worker takes it", waits[0][0])
+    raise NotReady(
+        "no_worker",
+        f"Work has been waiting for more than {settings.HUB_TRACE_DEAF_SECONDS:g} seconds, and no worker takes it.",
+    )
 
 
 class Rows(Collector):

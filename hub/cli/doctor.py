@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 
 from hub.cli.app import AsJson, Run
 from hub.cli.credentials import Identity, Misconfigured
-from hub.cli.screen import Exit
+from hub.cli.screen import Exit, one_line
 from hub.client.address import bearer
 from hub.client.calls import Calls
 from hub.client.errors import ClientError, HubError, Unauthenticated
@@ -117,6 +117,15 @@ async def _network(calls: Calls) -> AsyncIterator[Step]:
     yield Step("port", True, f"{host}:{port} answers in {(time.monotonic() - began) * 1000:.0f} ms")
 
 
+def _reasons(response: httpx.Response) -> str:
+    """Why a hub is not ready, in its own words; empty where the answer is not of that form."""
+    try:
+        reasons = response.json()["reasons"]
+        return one_line("; ".join(f"{name}: {why['message']}" for name, why in reasons.items()), 400)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ""
+
+
 async def _hub(calls: Calls, found: Identity) -> AsyncIterator[Step]:
     for path, name in (("/healthz", "alive"), ("/readyz", "ready")):
         try:
@@ -131,7 +140,7 @@ async def _hub(calls: Calls, found: Identity) -> AsyncIterator[Step]:
             yield Step(name, False, str(error) or type(error).__name__, advice)
             return
         if response.status_code != 200:
-            answered = f"{path} answers {response.status_code}: {response.text[:200]}"
+            answered = f"{path} answers {response.status_code}: {_reasons(response) or response.text[:200]}"
             if path == "/readyz":
                 yield Step(name, False, answered, "The hub runs, but a part of it does not: ask its operator.")
             else:

@@ -151,6 +151,15 @@ async def test_doctor_is_content_with_a_hub_and_names_a_bad_key(hub: FakeHub, tm
     assert ill.lines()[-1]["step"] == "key"
 
 
+async def test_doctor_says_in_the_hubs_words_why_it_is_not_ready(hub: FakeHub, tmp_path: Path) -> None:
+    why = {"workers": {"code": "no_worker", "message": "Work waits, and no worker takes it."}}
+    refusal = (503, {"status": "not ready", "checks": {"workers": "failed"}, "reasons": why})
+    hub.refuse_http = lambda method, path: refusal if path == "/readyz" else None
+    last = (await hub_command(hub, "doctor", "--json", home=tmp_path)).lines()[-1]
+    assert (last["step"], last["ok"]) == ("ready", False)
+    assert str(last["found"]).endswith("workers: Work waits, and no worker takes it.")
+
+
 async def test_a_program_becomes_an_agent_and_send_waits_for_its_answer(hub: FakeHub, tmp_path: Path) -> None:
     async with running(hub, "agent", "run", "--exec", "tr a-z A-Z", home=tmp_path, agent="shout-agent"):
         done = await hub_command(hub, "send", "shout-agent", "hello there", "--wait", home=tmp_path)

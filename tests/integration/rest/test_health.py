@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from sessions_app import health
 from sessions_app.health import CHECKS
+from sessions_app.hooks import NotReady
 from tests.integration.rest.conftest import Door, socket_of
 
 pytestmark = pytest.mark.parametrize("application", ["express"], indirect=True)
@@ -33,8 +35,24 @@ async def test_what_is_broken_is_named_and_nothing_more(client: Any, monkeypatch
     answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["checks"] == {"database": "failed", "broker": "ok", "channel_layer": "ok", "workers": "ok"}
+    assert answer.json()["reasons"]["database"]["code"] == "unavailable"
     assert "10.0.0.1" not in answer.text
     assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_work_that_no_worker_takes_is_told_in_a_users_words(
+    client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def waits() -> None:
+        raise NotReady("no_worker", "Work waits.")
+
+    monkeypatch.setitem(CHECKS, "workers", waits)
+    monkeypatch.setattr(health, "ready_checks", dict)
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
+    assert answer.json()["reasons"] == {"workers": {"code": "no_worker", "message": "Work waits."}}
+    assert "not ready: workers: Work waits. (no_worker)" in caplog.text
+    assert "NotReady" not in answer.text + caplog.text
 
 
 async def test_a_redis_that_is_not_there_is_named(client: Any, settings: Any) -> None:
