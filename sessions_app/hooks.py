@@ -45,7 +45,8 @@ def status_hooks() -> tuple[Callable[..., Any], ...]:
 
 
 def executor_hooks() -> tuple[Callable[..., Any], ...]:
-    """`hook(name)`: raises `Invalid` when no executor of this name could run an agent's work."""
+    """`hook(name) -> str | None`: raises `Invalid` when no executor of this name could run an agent's work; a remark when it is
+    doubtful."""
     return _resolved("EXECUTOR_HOOKS")
 
 

@@ -101,6 +101,7 @@ class _Run:
         except (Cancelled, Lost):
             pass
         except UnknownExecutor as error:
+            log.warning("%s: %s", self._attempt.claimed.trace_id, error, exc_info=error.__cause__)
             outcome = Failed("unknown_executor", str(error))
         except Refused as error:
             outcome = Failed("refused", str(error))

@@ -19,9 +19,12 @@ from django.db import connection
 
 from sessions_app.changes import add_publisher
 from sessions_app.db import is_outage
+from sessions_app.models import Agent
+from sessions_app.protocol.errors import HubError
 from sessions_app.realtime.hints import Doorbell
 from traces_app import bell, chunks, leases
 from traces_app.attempts import attempts
+from traces_app.executors import registry
 from traces_app.executors.llm import asking
 from traces_app.keeper import Keeper, ring_celery
 from traces_app.publisher import publisher
@@ -53,6 +56,7 @@ def prepare() -> None:
 def begin(app: Any) -> None:
     """The worker takes tasks from now on."""
     Keeper(None if settings.HUB_BROKERLESS else ring_celery, sweeps=True).start()
+    threading.Thread(target=_look_for_executors, name="hub-executors", daemon=True).start()
     if settings.HUB_BROKERLESS:
         feeder = Feeder()
         feeder.start()
@@ -60,6 +64,23 @@ def begin(app: Any) -> None:
             Doorbell(feeder.ring).start()
     if parent := os.environ.get(PARENT_VARIABLE):
         threading.Thread(target=_watch_parent, args=(int(parent),), name="hub-parent", daemon=True).start()
+
+
+def _look_for_executors() -> None:
+    """Say which agents' work this worker can't run; imports nothing, so that no plug-in runs before it is asked for."""
+    try:
+        agents = Agent.objects.filter(is_active=True).exclude(executor=None).order_by("agent_id")
+        for agent_id, executor in agents.values_list("agent_id", "executor"):
+            try:
+                remark = registry.check_name(executor or "")
+            except HubError as error:
+                remark = error.message
+            if remark is not None:
+                log.warning("agent %s: %s", agent_id, remark)
+    except Exception as error:  # each of its traces would say so, too
+        log.warning("the agents' executors can't be looked at: %r", error)
+    finally:
+        connection.close()
 
 
 def hand_back_soon() -> None:

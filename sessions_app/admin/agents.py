@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django import forms
@@ -90,6 +90,9 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
         help_text="Switching an agent off revokes its keys for good; switching it on again brings none of them back.",
     )
 
+    remarks: Sequence[str] = ()
+    """What is doubtful of the executor that was chosen."""
+
     class Meta:
         model = Agent
         fields = [
@@ -128,7 +131,7 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
         executor: str | None = self.cleaned_data["executor"] or None
         if executor is not None and executor != self.instance.executor:
             try:
-                check_executor(executor)
+                self.remarks = check_executor(executor)
             except HubError as error:
                 raise ValidationError(error.message) from None
         return executor
@@ -261,6 +264,8 @@ class AgentAdmin(HubAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         given = form.cleaned_data
+        for remark in form.remarks:
+            self.message_user(request, f"Executor {remark}", messages.WARNING)
         if not change:
             agent = register_agent(
                 body=AgentBody(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -19,6 +20,7 @@ from sessions_app.protocol.ids import is_agent_id
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.services.setups import check_executor, check_setup
 
+log = logging.getLogger("hub.agents")
 TEXT_CHARACTERS = 10_000
 JSON_BYTES = 64 * 1024
 
@@ -112,7 +114,8 @@ def _executor(value: str | None) -> str | None:
     if value is not None and (not value or len(value) > 200 or not value.isprintable()):
         raise Invalid("executor is the name of one.", field="executor")
     if value is not None:
-        check_executor(value)
+        for remark in check_executor(value):
+            log.warning("executor %s", remark)
     return value
 
 

@@ -37,10 +37,9 @@ def setup_of(executor: str | None) -> Setup | None:
     return _setup(name) if name else None
 
 
-def check_executor(name: str) -> None:
-    """Raises `Invalid` when there is no executor of that name."""
-    for hook in executor_hooks():
-        hook(name)
+def check_executor(name: str) -> list[str]:
+    """Raises `Invalid` when there is no executor of that name; returns what an operator should know of it."""
+    return [remark for hook in executor_hooks() if (remark := hook(name)) is not None]
 
 
 def check_setup(executor: str | None, config: Mapping[str, Any]) -> None:

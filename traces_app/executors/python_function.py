@@ -5,9 +5,11 @@ Only an operator may set it: it runs code in the worker.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.machinery import PathFinder
 from typing import Any
 
 from traces_app.executors.contract import Completed, Failed, NeedsApproval, NeedsInput, Outcome, Report, Request
@@ -26,6 +28,28 @@ def load_function(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise TypeError(f"{attribute} can't be called")
     return found  # type: ignore[no-any-return]
+
+
+def missing_module(module: str) -> str | None:
+    """The first package or module on the way to this one that the import path does not hold; None, too, where it can't be told
+    without running any of them, which this never does."""
+    if module in sys.modules:
+        return None
+    name, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(name)
+        for part in rest:
+            if spec is None:
+                break
+            name = f"{name}.{part}"
+            inside = spec.submodule_search_locations
+            spec = PathFinder.find_spec(name, inside) if inside is not None else None
+    except (
+        ValueError,
+        KeyError,
+    ):  # a module that does not say where it is from; a package without `__init__.py` in another
+        return None
+    return name if spec is None else None
 
 
 class PythonFunction:

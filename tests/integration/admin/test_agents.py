@@ -33,6 +33,14 @@ def test_an_agent_is_registered_as_it_was_typed(admin: Client, db: None) -> None
     assert (agent.executor, agent.context_strategy) == ("delegate", "shared")
 
 
+def test_an_executor_whose_module_is_not_here_is_registered_with_a_warning(admin: Client, db: None) -> None:
+    for executor, warned in (("python:not_here.at_all:f", True), ("python:tests.executors:echo", False)):
+        body = {**NEW, "agent_id": f"a-{warned}".lower(), "executor": executor}
+        page = admin.post(f"{ROOT}/add/", body, follow=True)
+        assert Agent.objects.get(agent_id=body["agent_id"]).executor == executor
+        assert ("there is no module not_here here" in page.content.decode()) == warned
+
+
 def test_a_new_agents_form_can_be_sent_as_it_comes(admin: Client, db: None) -> None:
     form = admin.get(f"{ROOT}/add/").context["adminform"].form
     shown = {bound.html_name: bound.value() for bound in form if bound.value() is not None}
