@@ -46,7 +46,7 @@ format: dev ## let ruff format and mend what it can
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-bench: dev ## measure the hub beside its baselines (ARGS='--only W1')
+bench: dev ## measure the hub beside its baselines (ARGS='w1 w2' for some)
 	@$(PY) manage.py bench $(ARGS)
 
 clean: ## remove .venv and the caches; the hub's data stays

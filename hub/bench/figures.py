@@ -100,10 +100,10 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def expand(names: Sequence[str]) -> list[str]:
-    """The workloads that `names` stand for (`w1` and `w1x8` are both names), all when empty. Raises ValueError."""
+    """The workloads that `names` stand for (`w1` and `W1x8` are both names), all when empty. Raises ValueError."""
     known = {workload for group in WORKLOADS.values() for workload in group}
     found: list[str] = []
-    for name in names or list(WORKLOADS):
+    for name in [name.lower() for name in names] or list(WORKLOADS):
         if name in WORKLOADS:
             found.extend(WORKLOADS[name])
         elif name in known:

@@ -25,6 +25,8 @@ from msgspec import Struct
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = ("daphne", "uvicorn")
+TOOLS = ("picows", "psutil")
+"""What the generator and the meter are made of; no hub needs them."""
 START_SECONDS = 60.0
 OPERATOR = "bench-operator"
 REDIS = "redis-server"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from django.core.management.base import BaseCommand, CommandError
 
-from hub.bench import report, runner, systems
+from hub.bench import report, systems
 from hub.bench.figures import Figures, expand
-from hub.bench.workloads import DESCRIPTIONS
+
+if TYPE_CHECKING:
+    from hub.bench import runner
 
 
 class Command(BaseCommand):
@@ -31,6 +33,12 @@ class Command(BaseCommand):
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the samples there, too")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if missing := [name for name in systems.TOOLS if not systems.is_installed(name)]:
+            raise CommandError(
+                f"It measures with {' and '.join(missing)}, which a hub does not need: run `make bench`, which installs it."
+            )
+        from hub.bench import runner  # made of those tools
+
         server: str = options["server"]
         if not systems.is_installed(server):
             raise CommandError(f"{server} is not installed here: pip install {server}")
@@ -63,6 +71,9 @@ class Command(BaseCommand):
         self._print(chosen, Figures(samples, commit_ms=commit_ms), quick=options["quick"])
 
     def _print(self, options: runner.Options, figures: Figures, *, quick: bool) -> None:
+        from hub.bench import runner
+        from hub.bench.workloads import DESCRIPTIONS
+
         counted = dict.fromkeys(name for name in DESCRIPTIONS if any(w.startswith(name) for w in options.workloads))
         self.stdout.write(f"{runner.machine()}; {options.server}; medians of {options.repetitions}.")
         for name in counted:

@@ -52,7 +52,7 @@ def test_percentiles_are_nearest_rank() -> None:
 
 
 def test_names_of_workloads_expand_in_order_and_without_doubles() -> None:
-    assert expand(["w3", "w1", "w1x8"]) == ["w3", "w1x1", "w1x8", "w1x64"]
+    assert expand(["w3", "W1", "w1x8"]) == ["w3", "w1x1", "w1x8", "w1x64"]
     assert expand([]) == ["w1x1", "w1x8", "w1x64", "w2", "w2steady", "w3", "w4", "w5", "w7", "w7full", "w8"]
     with pytest.raises(ValueError, match="w9"):
         expand(["w9"])
