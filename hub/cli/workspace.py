@@ -22,6 +22,8 @@ SECONDS = 60.0
 FRESH_SECONDS = 5.0
 TALKS = 1000
 SHOWN_LINES = 200
+COURTESIES = 3  # answered in a row: two agents must not thank each other for ever
+SMALL_CHARACTERS = 100
 
 # ASCII on purpose: with Unicode letters "core模块" would be one word.
 _NAME = r"[A-Za-z_][A-Za-z0-9_./-]*"
@@ -43,8 +45,23 @@ _DETAILS = re.compile(
 _PROJECT = re.compile(
     r"分析|扫描|看看|了解|项目|模块|\banaly[sz]e\b|\bscan\b|\bproject\b|\bmodules?\b|\boverview\b", re.I
 )
-_GOODBYE = re.compile(
-    r"^\W*(?:谢谢|多谢|收到|明白|知道了|再见|好了|thanks?|thank you|got it|ok(?:ay)?|bye|goodbye)(?:\W.{0,20})?$", re.I
+# A message that holds nothing but these is small talk. English words are whole words: "this" greets nobody.
+_SMALL_WORDS = {
+    "farewell": (r"再见|再會|拜拜|回头见", r"good ?bye|bye(?:[ -]bye)?|see you(?: later| soon)?"),
+    "thanks": (r"(?:非常|十分|太|多多)?(?:谢谢|謝謝|感谢|多谢)|辛苦了", r"(?:many )?thanks|thank you|thx|cheers"),
+    "greeting": (
+        r"[你您]好|大家好|嗨|哈[喽啰]|[早晚]上好|[上中下]午好|早安|[你您]?在吗",
+        r"hello|hi|hey|good (?:morning|afternoon|evening|day)|are you there",
+    ),
+    "noted": (r"收到|明白|知道|好[的了]?", r"got it|ok(?:ay)?|great|alright|fine|nice|perfect"),
+    "besides": (
+        r"[你您们了啦呀啊哦呢]",
+        r"very much|so much|a lot|there|again|all|everyone|everybody|for (?:now|that|this|your help)",
+    ),
+}
+_SMALL_TALK = re.compile(
+    "|".join(rf"(?P<{kind}>{chinese}|(?<!\w)(?:{english})(?!\w))" for kind, (chinese, english) in _SMALL_WORDS.items()),
+    re.I | re.ASCII,
 )
 
 
@@ -53,15 +70,22 @@ HELP: dict[Language, str] = {
     "en": 'I know this project: ask for an overview ("analyse the project"), for a module ("analyse the X module", then '
     '"details"), or to read, list or search files.',
 }
+POLITE: dict[tuple[str, Language], str] = {
+    ("greeting", "zh"): "你好！",
+    ("greeting", "en"): "Hello! ",
+    ("thanks", "zh"): "不客气！",
+    ("thanks", "en"): "You are welcome. ",
+}
 PROBLEM: dict[Language, str] = {"zh": "做不到：", "en": "I cannot: "}
 
 
 @dataclass
 class Talk:
-    """What one session has come to: the part it is about, and whether we have said what we can do."""
+    """What one session has come to: the part it is about, whether we have said what we can do, courtesies in a row."""
 
     focus: str | None = None
     helped: bool = False
+    courtesies: int = 0
 
 
 class Guide:
@@ -75,7 +99,7 @@ class Guide:
         self._scanned_at = 0.0
 
     def answer(self, session_id: str, text: str) -> str | None:
-        """The reply to a message, in its language; None when nothing is to be said (thanks, or a second time 'what?')."""
+        """The reply to a message, in its language; None when nothing is to be said (goodbye, or a second time 'what?')."""
         language = language_of(text)
         with self._lock:
             talk = self._talks.setdefault(session_id, Talk())
@@ -106,15 +130,18 @@ class Guide:
             part = _named(project, text, language)
         except Unnamed as problem:
             return report.not_found(problem.error, problem.asked, project, language)
+        agrees = talk.focus is not None and _DETAILS.search(text) is not None
+        courtesy = small_talk(text) if part is None else None
+        if courtesy is not None and not (courtesy == "noted" and agrees):  # 好的 may mean yes
+            return self._courtesy(talk, courtesy, language)
+        talk.courtesies = 0
         if part is not None:
             talk.focus, talk.helped = part.dotted, False
             return (report.details if _DETAILS.search(text) else report.summary)(project, part, language)
         if (found := _LIST.search(text)) is not None and not _PROJECT.search(text):
             return report.listing(list_directory(self._roots, found[1] or ".", Budget(SECONDS)), language)
-        if talk.focus is not None and _DETAILS.search(text):
+        if agrees and talk.focus is not None:
             return report.details(project, project.find(talk.focus), language)
-        if _GOODBYE.search(text):
-            return None
         if _PROJECT.search(text):
             talk.helped = False
             return f"{report.overview(project, language)}\n{report.question(project, language)}"
@@ -122,6 +149,14 @@ class Guide:
             return None  # two agents that do not understand each other must not go on for ever
         talk.helped = True
         return self._help(project, language)
+
+    @staticmethod
+    def _courtesy(talk: Talk, courtesy: str, language: Language) -> str | None:
+        polite = POLITE.get((courtesy, language))
+        if polite is None or talk.courtesies >= COURTESIES:
+            return None
+        talk.courtesies += 1
+        return f"{polite}{HELP[language]}"
 
     def _scan(self) -> Project:
         if self._project is None or time.monotonic() - self._scanned_at > FRESH_SECONDS:
@@ -136,6 +171,14 @@ class Unnamed(Exception):
     def __init__(self, asked: str, error: NotFound) -> None:
         self.asked = asked
         self.error = error
+
+
+def small_talk(text: str) -> str | None:
+    """`farewell`, `thanks`, `greeting` or `noted` where the text is nothing else; None for a text that says more."""
+    if len(text) > SMALL_CHARACTERS or re.search(r"\w", _SMALL_TALK.sub(" ", text)):
+        return None
+    found = {match.lastgroup for match in _SMALL_TALK.finditer(text)} - {"besides"}
+    return next((kind for kind in _SMALL_WORDS if kind in found), None)
 
 
 def _named(project: Project, text: str, language: Language) -> Part | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.cli.workspace import Guide
+from hub.cli.workspace import Guide, small_talk
 
 
 @pytest.fixture
@@ -42,7 +42,8 @@ def test_the_conversation_of_the_seed_comes_out(project: Path) -> None:
     assert "Thing" in third
     assert "哪个模块" not in third
     assert "详细说明" not in third
-    assert guide.answer("s", "谢谢！") is None
+    assert str(guide.answer("s", "谢谢！")).startswith("不客气！我了解这个项目")
+    assert guide.answer("s", "谢谢，再见") is None
 
 
 def test_it_answers_in_english_when_asked_in_english(project: Path) -> None:
@@ -88,8 +89,81 @@ def test_files_are_read_and_searched(project: Path) -> None:
 
 def test_it_does_not_explain_itself_twice_in_a_row(project: Path) -> None:
     guide = Guide(project)
-    assert guide.answer("s", "你好") is not None
-    assert guide.answer("s", "你好") is None
+    assert guide.answer("s", "天气怎么样") is not None
+    assert guide.answer("s", "天气怎么样") is None
+
+
+@pytest.mark.parametrize("text", ["hello", "Hi!", "hey there", "good morning", "Hello, hello?", "are you there?"])
+def test_a_greeting_is_answered_with_what_it_can_do(project: Path, text: str) -> None:
+    answer = str(Guide(project).answer("s", text))
+    assert answer.startswith("Hello! I know this project")
+    assert "\n" not in answer
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("你好", "你好！"),
+        ("您好！", "你好！"),
+        ("在吗？", "你好！"),
+        ("谢谢你", "不客气！"),
+        ("好的，谢谢啦", "不客气！"),
+        ("thanks!", "You are welcome. "),
+        ("Thank you very much.", "You are welcome. "),
+        ("ok, thanks a lot", "You are welcome. "),
+    ],
+)
+def test_thanks_and_greetings_are_answered_in_their_language(project: Path, text: str, begins: str) -> None:
+    guide = Guide(project)
+    guide.answer("s", "分析core模块")
+    answer = str(guide.answer("s", text))
+    assert answer.startswith(begins)
+    assert "\n" not in answer
+
+
+@pytest.mark.parametrize("text", ["bye", "Thank you, goodbye", "再见", "谢谢，再见", "收到", "got it", "明白了", "ok"])
+def test_what_ends_a_talk_ends_it(project: Path, text: str) -> None:
+    assert Guide(project).answer("s", text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "this",
+            "history",
+            "the hidden one",
+            "thanksgiving",
+            "hello core",
+            "hi, show core/models.py",
+            "你好，分析项目",
+        ),
+        *("好的core", "thanks, and the api module?", "ok, what about the tests of the project", "world", "!", ""),
+    ],
+)
+def test_words_inside_words_and_requests_behind_a_courtesy_are_no_small_talk(project: Path, text: str) -> None:
+    guide = Guide(project)
+    assert small_talk(text) is None
+    assert str(guide.answer("s", text)) not in (guide.answer("t", "hello"), guide.answer("t", "thanks"))
+
+
+def test_an_agreement_is_not_taken_for_a_courtesy(project: Path) -> None:
+    guide = Guide(project)
+    guide.answer("s", "分析core模块")
+    assert "core/models.py:1" in str(guide.answer("s", "好的"))
+
+
+def test_two_agents_do_not_thank_each_other_for_ever(project: Path) -> None:
+    guide = Guide(project)
+    assert [guide.answer("s", "thanks") is None for _ in range(5)] == [False, False, False, True, True]
+    guide.answer("s", "分析core模块")
+    assert guide.answer("s", "thanks") is not None
+
+
+def test_a_module_may_be_called_like_a_greeting(project: Path) -> None:
+    (project / "hello").mkdir()
+    (project / "hello" / "__init__.py").write_text("Z = 3\n")
+    assert "hello" in str(Guide(project).answer("s", "hello")).splitlines()[0]
 
 
 def test_what_has_changed_on_the_disk_is_seen(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
