@@ -31,26 +31,30 @@ def login(
     context: typer.Context,
     url: Annotated[str | None, typer.Option(help="The hub's address.")] = None,
     profile: Annotated[str, typer.Option(help="The name to keep it under.")] = DEFAULT_PROFILE,
-    key_stdin: Annotated[bool, typer.Option("--key-stdin", help="Read the key from standard input.")] = False,
+    key_stdin: Annotated[
+        bool, typer.Option("--key-stdin", help="Read the key from standard input in any case.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a key and keep it in a file that only you can read (mode 0600).
 
     Example: `hub login --url http://127.0.0.1:8000` (it asks for the key), or
-    `manage.py agent key me | hub login --url … --key-stdin`.
+    `manage.py agent key me | hub login --url …`: a key that is piped is read without a word.
     """
     run = Run(context, as_json)
 
     async def work() -> None:
-        where = (
-            url or run.options.url or os.environ.get("HUB_URL") or (None if as_json else typer.prompt("Hub address"))
-        )
+        asks = sys.stdin.isatty() and not key_stdin
+        where = url or run.options.url or os.environ.get("HUB_URL")
+        if not where and asks and not as_json:
+            where = typer.prompt("Hub address", err=True)
         if not where:
             raise Misconfigured("give --url")
-        if key_stdin:
-            key = sys.stdin.readline().strip()
-        else:
-            key = os.environ.get("HUB_API_KEY") or typer.prompt("API key", hide_input=True, err=True)
+        key = "" if key_stdin else os.environ.get("HUB_API_KEY", "")
+        if not key:
+            key = typer.prompt("API key", hide_input=True, err=True) if asks else _last_word(sys.stdin.readline())
+        if not key.strip():
+            raise Misconfigured("there is no key on standard input")
         calls = Calls(where, "", key.strip(), retry_for=3.0)
         try:
             me = await calls.me()
@@ -64,6 +68,11 @@ def login(
             run.screen.line(f"You are {me.agent_id} at {calls.address.http}. Kept in {path}.")
 
     run.go(work)
+
+
+def _last_word(line: str) -> str:
+    """The key of a line as `manage.py agent` prints it, `agent<TAB>key`, or of one that holds nothing else."""
+    return (line.split() or [""])[-1]
 
 
 def agents(context: typer.Context, as_json: AsJson = False) -> None:

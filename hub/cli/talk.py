@@ -128,12 +128,21 @@ def _note_trace(screen: Screen, trace_id: str | None) -> None:
 def tail(
     context: typer.Context,
     session_id: SessionId,
-    last: Annotated[int, typer.Option("-n", "--last", min=0, help="Begin with so many of the last messages.")] = 10,
-    after: Annotated[int | None, typer.Option(min=0, help="Begin after this number instead.")] = None,
-    everything: Annotated[bool, typer.Option("--events", help="Show turns, presence and traces too.")] = False,
+    last: Annotated[
+        int,
+        typer.Option("-n", "--last", min=0, help="Show so many messages of before first; 0: only new ones."),
+    ] = 10,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, help="Show all after this number first; 0: all there are."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--events", help="Show turns, presence and traces, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Follow a session until it ends. Marks nothing as read; an operator may follow any session."""
+    """Show the last messages of a session, then each new one as it comes, until the session ends.
+
+    Marks nothing as read; an operator may follow any session. Example: `hub tail sess-… --after 0` for the whole talk.
+    """
     run = Run(context, as_json)
 
     async def work(calls: Calls) -> None:

@@ -151,6 +151,25 @@ async def test_doctor_is_content_with_a_hub_and_names_a_bad_key(hub: FakeHub, tm
     assert ill.lines()[-1]["step"] == "key"
 
 
+@pytest.mark.parametrize("line", ["{key}\n", "me-agent\t{key}\n", "  {key}"])
+async def test_a_key_that_is_piped_is_read_without_a_word(hub: FakeHub, tmp_path: Path, line: str) -> None:
+    given = line.format(key=hub.agent("me-agent"))
+    done = await hub_command(None, "login", "--url", hub.url, home=tmp_path, stdin=given)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"You are me-agent at {hub.url}.")
+
+
+async def test_login_without_a_terminal_takes_no_key_for_an_address_and_nothing_for_a_key(
+    hub: FakeHub, tmp_path: Path
+) -> None:
+    key = hub.agent("me-agent")
+    unsaid = await hub_command(None, "login", home=tmp_path, stdin=f"{key}\n")
+    assert (unsaid.code, "give --url" in unsaid.err) == (2, True)
+    assert key not in unsaid.out + unsaid.err
+    empty = await hub_command(None, "login", "--url", hub.url, home=tmp_path)
+    assert (empty.code, "no key" in empty.err) == (2, True)
+
+
 async def test_doctor_says_in_the_hubs_words_why_it_is_not_ready(hub: FakeHub, tmp_path: Path) -> None:
     why = {"workers": {"code": "no_worker", "message": "Work waits, and no worker takes it."}}
     refusal = (503, {"status": "not ready", "checks": {"workers": "failed"}, "reasons": why})
