@@ -18,7 +18,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from sessions_app.admin import text
-from sessions_app.admin.base import HubAdmin
+from sessions_app.admin.base import HubAdmin, column
 from sessions_app.admin.conversation import bound
 from sessions_app.admin.filters import ChoiceFilter, NameFilter
 from sessions_app.admin.reading import TooSlow, read_time_limit, starts_with
@@ -73,8 +73,8 @@ class Node:
 class TraceAdmin(HubAdmin):
     """Read-only but for cancelling: rows are written by whoever runs the trace."""
 
-    list_display = ["public_id", "task_line", "status_word", "runner", "executor", "session_link", "attempt", "created"]
-    list_display_links = ["public_id"]
+    list_display = ["trace", "task_line", "status_word", "runner", "executor", "session_link", "attempt", "created"]
+    list_display_links = ["trace"]
     list_filter = [StatusFilter, SessionFilter]
     search_fields = ["public_id"]
     search_help_text = "The beginning of a trace's id (trace-…), or a session's id (sess-…)."
@@ -83,6 +83,8 @@ class TraceAdmin(HubAdmin):
     actions = ["cancel_selected"]
 
     # --- the list ----------------------------------------------------------------------------------------------------
+
+    trace = column("public_id", "trace")
 
     @admin.display(description="task")
     def task_line(self, row: Any) -> str:

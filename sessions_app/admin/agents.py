@@ -16,7 +16,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from sessions_app.admin import text
-from sessions_app.admin.base import HubAdmin
+from sessions_app.admin.base import HubAdmin, column
 from sessions_app.admin.conversation import online_agents
 from sessions_app.admin.fields import JSONField, one_line
 from sessions_app.admin.filters import ChoiceFilter
@@ -161,12 +161,12 @@ class KindFilter(ChoiceFilter):
 @admin.register(Agent)
 class AgentAdmin(HubAdmin):
     form = AgentForm
-    list_display = ["agent_id", "short_name", "kind", "state", "online", "good_keys", "seen"]
-    list_display_links = ["agent_id"]
+    list_display = ["agent", "short_name", "kind", "state", "online", "good_keys", "seen"]
+    list_display_links = ["agent"]
     list_filter = [ActiveFilter, KindFilter]
     search_fields = ["agent_id"]
     search_help_text = "A part of the id or of the name."
-    sortable_by = ["agent_id"]
+    sortable_by = ["agent"]
     ordering = ["agent_id"]
     unique_orders = ["agent_id"]
     actions = ["switch_off_selected"]
@@ -178,6 +178,8 @@ class AgentAdmin(HubAdmin):
     ]
 
     # --- the list ----------------------------------------------------------------------------------------------------
+
+    agent = column("agent_id", "agent")
 
     @admin.display(description="name")
     def short_name(self, row: Agent) -> str:

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 
 from sessions_app.admin import text
-from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.admin.base import ReadOnlyAdmin, column
 from sessions_app.admin.filters import AgentFilter
 from sessions_app.db import utc_now
 from sessions_app.models import HubProcess, Presence
@@ -41,13 +41,15 @@ class HubProcessAdmin(ReadOnlyAdmin):
 
 @admin.register(Presence)
 class PresenceAdmin(ReadOnlyAdmin):
-    list_display = ["agent", "process", "alive", "runs_traces", "from_when"]
+    list_display = ["agent", "process", "alive", "takes_traces", "from_when"]
     list_display_links = None
     list_filter = [AgentFilter]
     list_select_related = ["agent", "process"]
     search_fields = ["agent__agent_id"]
     search_help_text = "An agent's whole id."
     ordering = ["-id"]
+
+    takes_traces = column("runs_traces", "takes traces", boolean=True)
 
     @admin.display(description="alive", boolean=True)
     def alive(self, row: Presence) -> bool:

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from sessions_app.admin.base import HubAdmin, ModelAdmin
+from sessions_app.admin.base import HubAdmin, ModelAdmin, column
 from sessions_app.models import KindRule
 from sessions_app.protocol.classify import DEFAULT_RULES, KINDS, MAX_PATTERN, Classifier, Rule, RuleError
 
@@ -63,10 +63,12 @@ class KindRuleForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscripta
 @admin.register(KindRule)
 class KindRuleAdmin(HubAdmin):
     form = KindRuleForm
-    list_display = ["name", "kind", "pattern", "position", "is_active"]
+    list_display = ["name", "kind", "pattern", "position", "active"]
     sortable_by = ["position"]
     ordering = ["position"]
     fields = ["name", "kind", "pattern", "position", "is_active", "sample"]
+
+    active = column("is_active", "active", boolean=True)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return ModelAdmin.has_delete_permission(self, request, obj)

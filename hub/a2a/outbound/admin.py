@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from hub.a2a.outbound.models import RemoteCard, RemoteTask
 from sessions_app.admin import text
-from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.admin.base import ReadOnlyAdmin, column
 from sessions_app.admin.filters import AgentFilter
 
 
@@ -53,11 +53,11 @@ class RemoteCardAdmin(ReadOnlyAdmin):
 
 @admin.register(RemoteTask)
 class RemoteTaskAdmin(ReadOnlyAdmin):
-    list_display = ["message_id", "trace_link", "agent", "task_id", "state", "turn", "end_attempts", "changed"]
+    list_display = ["message", "trace_link", "agent", "task", "state", "turn", "attempts", "changed"]
     list_display_links = None
     list_filter = [AgentFilter]
     ordering = ["-id"]
-    sortable_by = ["message_id"]
+    sortable_by = ["message"]
     search_fields = ["trace__public_id"]
     search_help_text = "A trace's whole id."
     fields = [
@@ -71,6 +71,10 @@ class RemoteTaskAdmin(ReadOnlyAdmin):
         "end_due_at",
         "changed_at",
     ]
+
+    message = column("message_id", "message")
+    task = column("task_id", "remote task")
+    attempts = column("end_attempts", "attempts to end it")
 
     @admin.display(description="trace")
     def trace_link(self, row: RemoteTask) -> str:

@@ -11,22 +11,26 @@ from django.http import HttpRequest
 
 from hub.a2a.push.models import PushConfig, PushNotification
 from sessions_app.admin import text
-from sessions_app.admin.base import ReadOnlyAdmin
+from sessions_app.admin.base import ReadOnlyAdmin, column
 from sessions_app.admin.filters import AgentFilter
 
 
 @admin.register(PushConfig)
 class PushConfigAdmin(ReadOnlyAdmin):
-    list_display = ["task_id", "config_id", "owner", "agent", "host", "scheme", "protocol", "numbered", "ended", "made"]
+    list_display = ["task", "config", "owner", "agent", "host", "scheme", "protocol", "notifications", "ended", "made"]
     list_display_links = None
     list_filter = [AgentFilter]
     ordering = ["-id"]
-    sortable_by = ["task_id"]
+    sortable_by = ["task"]
     unique_orders = ["task_id"]
     search_fields = ["task_id"]
     search_help_text = "A task's whole id."
     fields = ["task_id", "config_id", "owner", "agent", "host", "scheme", "protocol", "cursor", "numbered", "ended"]
     readonly_fields = ["host"]
+
+    task = column("task_id", "task")
+    config = column("config_id", "configuration")
+    notifications = column("numbered", "notifications")
 
     @admin.display(description="receiver")
     def host(self, row: PushConfig) -> str:

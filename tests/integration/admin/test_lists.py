@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 from django.contrib import admin as django_admin
+from django.contrib.admin.utils import label_for_field
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -331,3 +332,18 @@ def test_every_page_answers_over_hundreds_of_thousands_of_messages(
 def test_the_root_leads_people_to_the_admin() -> None:
     answer = Client().get("/")
     assert (answer.status_code, answer.headers["Location"]) == (302, "/admin/")
+
+
+def test_no_column_is_headed_by_a_fields_raw_name() -> None:
+    """A head says what it is to people; the words that only the code knows are these."""
+    raw = {"id", "pk", "public", "is", "runs", "config", "numbered"}
+    ours = {model: page for model, page in django_admin.site._registry.items() if isinstance(page, HubAdmin)}
+    assert len(ours) > 10
+    heads = {
+        (model.__name__, name): str(label_for_field(name, model, page))
+        for model, page in ours.items()
+        for name in page.list_display
+    }
+    assert not {
+        place: head for place, head in heads.items() if raw & set(re.split(r"[ _]", head.lower())) or "_" in head
+    }
