@@ -19,7 +19,8 @@ from sessions_app.protocol.jsontext import decode, dumps
 T = TypeVar("T")
 
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
-_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", re.ASCII)
+# However a client's language writes a number: 50, 0.30000000000000004, 5e-1 (RFC 8259, section 6; zeros may lead).
+_SECONDS = re.compile(r"-?[0-9]{1,30}(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 _POSITION_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?", re.ASCII)
 _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
 _STORED_KEY = 128
@@ -51,9 +52,10 @@ class Query:
         return self.number("limit", least=1, most=limits.PAGE_MAX) or limits.PAGE_DEFAULT
 
     def seconds(self, name: str) -> float | None:
+        """Any JSON number; the range is the caller's to check."""
         given = self._values.get(name)
         if given is not None and _SECONDS.fullmatch(given) is None:
-            raise Invalid(f"{name} is in seconds, not below 0.", field=name)
+            raise Invalid(f"{name} is a number of seconds, like 30, 0.5 or 5e-1.", field=name)
         return None if given is None else float(given)
 
     def flag(self, name: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -96,6 +98,31 @@ def test_a_cursor_in_time_holds_a_time(text: str, good: bool) -> None:
     else:
         with pytest.raises(Invalid):
             read_time_cursor(cursor)
+
+
+@given(st.floats(0, 50) | st.integers(0, 50))
+def test_seconds_are_read_as_any_client_writes_them(seconds: float) -> None:
+    """Python's own spelling, JSON's, and exponents in either case."""
+    spellings = {str(seconds), f"{seconds:e}", f"{seconds:E}", msgspec.json.encode(seconds).decode(), f"0{seconds}"}
+    for text in spellings:
+        found = Query(urlencode({"timeout": text})).seconds("timeout")
+        assert found == float(text), text
+        assert found is not None
+        assert check_wait(min(found, 50.0)) == min(found, 50.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " 5", "5 ", "+5", ".5", "5.", "1_0", "0x5", "NaN", "Infinity", "٣", "5e", "e5", "1,5", "--1"]
+)
+def test_what_is_no_json_number_is_no_seconds(text: str) -> None:
+    with pytest.raises(Invalid, match="5e-1"):
+        Query(urlencode({"timeout": text})).seconds("timeout")
+
+
+@pytest.mark.parametrize("text", ["-1", "-1e-9", "51", "5e1000", "9" * 30])
+def test_seconds_out_of_range_are_told_the_range(text: str) -> None:
+    with pytest.raises(Invalid, match="0 to 50 seconds"):
+        check_wait(Query(f"timeout={text}").seconds("timeout"))
 
 
 @pytest.mark.parametrize(("given_", "seconds"), [(None, 30.0), (0, 0), (0.5, 0.5), (50, 50)])
