@@ -34,6 +34,15 @@ async def test_0_3_sends_gets_and_cancels(alice: Peer, echo: Peer) -> None:
     assert (await alice.error("echo", "tasks/cancel", {"id": task["id"]}, version=None))["code"] == -32002
 
 
+async def test_0_3_waits_where_the_client_does_not_say(alice: Peer, echo: Peer) -> None:
+    """The version leaves it open; its official SDKs, servers and clients, wait."""
+    for number, more in enumerate([{"configuration": {"acceptedOutputModes": ["text/plain"]}}, {}]):
+        params = {"message": old_message("hello", messageId=f"m-{number}")["message"], **more}
+        sending = asyncio.create_task(alice.result("echo", "message/send", params, version=None))
+        await work_soon()
+        assert (await sending)["status"]["state"] == "completed"
+
+
 async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[object] = []
     both = asyncio.Event()
