@@ -11,6 +11,7 @@ import msgspec
 from django.db import transaction
 from msgspec import Struct
 
+from sessions_app.context.shared import Shared
 from sessions_app.db import write_transaction
 from sessions_app.protocol.frames import as_frame
 from sessions_app.protocol.ids import message_id
@@ -80,7 +81,7 @@ class SessionChange(Struct):
     joined: list[int] = []
     removed: list[int] = []
     reviewed: list[int] = []
-    context: dict[str, Any] | None = None
+    shared: Shared | None = None
 
 
 class ReadMoved(Struct):
@@ -129,7 +130,7 @@ class Changes:
                 mine.reviewed += change.reviewed
                 mine.members = change.members or mine.members
                 mine.state = change.state or mine.state
-                mine.context = change.context if change.context is not None else mine.context
+                mine.shared = change.shared if change.shared is not None else mine.shared
         self.reads += other.reads
         self.presence += other.presence
         self.revoked_keys += other.revoked_keys

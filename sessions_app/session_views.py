@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from django.db import connection
 
+from sessions_app.context.shared import from_columns
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.cursors import unread
 from sessions_app.db import column_time, from_column, time_as_text, utc_now, wire_time
@@ -43,6 +44,7 @@ def _sessions(session_pks: Sequence[int], reader_pk: int | None) -> dict[int, di
             f"""SELECT s.id, s.public_id, s.title, s.status, i.agent_id, s.context, s.current_speaker, s.open_questions,
                        s.open_traces, s.round, s.last_sequence, s.first_sequence, q.public_id, s.branched_at,
                        s.timeout_seconds, s.busy_policy, s.context_strategy, {times}, s.close_reason,
+                       s.context_provenance,
                        {VIEW_COLUMNS}
                   FROM sessions_app_session s JOIN sessions_app_agent i ON i.id = s.initiator_id
                   LEFT JOIN sessions_app_session q ON q.id = s.parent_id
@@ -57,9 +59,8 @@ def _sessions(session_pks: Sequence[int], reader_pk: int | None) -> dict[int, di
 def _view(row: Sequence[Any]) -> dict[str, Any]:
     (_, public_id, title, status, initiator, context, speaker, questions, traces, round_, last, first) = row[:12]
     (parent, branched_at, timeout_seconds, busy_policy, strategy, created, activity, closed, reason) = row[12:21]
-    shared: dict[str, Any] = msgspec.json.decode(context)
-    if row[21] is not None and (reader := view_from(row[21:])):
-        shared = reader.context(shared)
+    reader = view_from(row[22:]) if row[22] is not None else None
+    shared: dict[str, Any] = reader.context(from_columns(context, row[21])) if reader else msgspec.json.decode(context)
     return {
         "session_id": public_id,
         "title": title,

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from sessions_app.changes import unit_of_work
+from sessions_app.context.shared import stored
 from sessions_app.db import write_transaction
 from sessions_app.services.sessions import touch
 from sessions_app.sql import marks
@@ -45,7 +46,7 @@ def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed |
         found = sql.load_claimable(trace_pk)
         if found is None or (attempt is not None and found[0].attempt + 1 != attempt):
             return None
-        trace, context = found
+        trace, shared = found
         now = database_now()
         first: dict[str, Any] = {"started_at": now} if trace.attempt == 0 else {}
         if not move(
@@ -56,7 +57,8 @@ def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed |
             now=now,
             owner=owner[:100],
             lease_until=now + timedelta(seconds=lease_seconds(trace.executor)),
-            context=context,
+            context=shared.values,
+            context_provenance=stored(shared.words),
             **first,
         ):
             return None

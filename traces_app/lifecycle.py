@@ -26,7 +26,7 @@ from traces_app.models import Approval, Trace
 from traces_app.moves import Lost, Note, append_events, database_now, move
 from traces_app.outcomes import Completed
 from traces_app.redaction import storable, storable_text
-from traces_app.results import Result, cancelled_text, failed_text, interrupted, result_of
+from traces_app.results import Result, cancelled_text, failed_text, interrupted, patched, result_of
 from traces_app.states import CANCELLED, COMPLETED, FAILED, GOAL_OPEN, OPEN, RUNNING, TERMINAL, WAITING
 
 GOALS_AT_END = {COMPLETED: "done", FAILED: "failed", CANCELLED: "cancelled"}
@@ -184,7 +184,7 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
         notes.append(Note("artifact", result.artifact))
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
-        trace, context = sql.load_with_context(claimed.pk)
+        trace, shared = sql.load_with_context(claimed.pk)
         if trace.attempt != claimed.attempt or trace.status != RUNNING:
             return False
         if place.lives:
@@ -196,8 +196,8 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
                 what["provenance"] = trace.provenance
             fitted = add_to_context(
                 session_pk=claimed.session_pk,
-                before=context,
-                patch=result.context_patch,
+                before=shared,
+                after=patched(shared, result, what["agent_id"], trace.provenance),
                 result=(trace.public_id, what),
                 changes=changes,
             )

@@ -31,6 +31,9 @@ class Trace(models.Model):
     parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, blank=True, related_name="children")
     continue_from = JSONText(null=True, blank=True, default=None)
     context = JSONText(default=dict, blank=True, help_text="the session's context when its latest attempt began")
+    context_provenance = JSONText(
+        null=True, blank=True, default=None, help_text="whose words that holds, as sessions_app.context.shared"
+    )
     in_line = models.BooleanField(default=True)
     called = models.BooleanField(default=False, help_text="by its parent, which posts the answer")
     asking = JSONText(

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sessions_app.context.provenance import of_message
+from sessions_app.context.shared import Shared
 from sessions_app.protocol import limits
 from sessions_app.protocol.bodies import check_parts, utf8_length
 from sessions_app.protocol.errors import HubError
@@ -58,6 +60,14 @@ def result_of(outcome: Completed, stream_id: str | None = None) -> Result:
         else:
             return Result(text, content, parts, parts_value, patch, metadata, artifact)
     return Result(text, text, None, None, patch, metadata, artifact)
+
+
+def patched(shared: Shared, result: Result, agent_id: str, provenance: Mapping[str, Any]) -> Shared:
+    """The context with what this agent's result changes in it: its words, made of what its message is made of."""
+    if not result.context_patch:
+        return shared
+    made_of = of_message(agent_id, {"provenance": provenance}, result.parts_value or ())
+    return shared.patched(result.context_patch, agent_id, made_of)
 
 
 def _clean(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sessions_app.context.profiles import View, open_view
 from sessions_app.context.provenance import Provenance
 from sessions_app.context.provenance import read as read_provenance
+from sessions_app.context.shared import from_stored
 from sessions_app.context.viewing import find_view
 from sessions_app.db import wire_time
 from sessions_app.keys import Principal
@@ -88,6 +89,7 @@ def _shown(shapes: list[dict[str, Any]], traces: list[Trace], view: View) -> lis
                 called=trace.called,
                 made_of=read_provenance(trace.provenance),
                 asked_with=asked_with,
+                context_words=from_stored(trace.context_provenance),
             )
         )
     return shown

@@ -10,7 +10,8 @@ from typing import Any
 
 from sessions_app.changes import Committed
 from sessions_app.context.profiles import View
-from sessions_app.context.provenance import Provenance
+from sessions_app.context.provenance import Provenance, joined, of_message
+from sessions_app.context.shared import Shared, Words, said_by
 from sessions_app.protocol.jsontext import loads
 
 
@@ -22,16 +23,18 @@ def shown_trace(
     called: bool,
     made_of: Provenance | None,
     asked_with: Provenance | None,
+    context_words: Sequence[Words],
 ) -> dict[str, Any]:
     """A trace's shape as this reader gets it; `request` is the message that asked for it, as shown to the same reader.
 
-    `made_of`: whose words the trace holds; `asked_with`: whose words the one held that called it.
+    `made_of`: whose words the trace holds; `asked_with`: whose words the one held that called it; `context_words`: whose
+    words stand in its context.
     """
     runs_it = shape["agent_id"] == view.agent_id
     shown = {
         **shape,
         "task": shown_task(shape, view, request, called=called, asked_with=asked_with),
-        "context": view.context(shape["context"]),
+        "context": view.context(Shared(shape["context"], list(context_words))),
     }
     if runs_it:
         return shown
@@ -73,11 +76,13 @@ def shown_result(
     parts = view.show_parts(given)
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     whole = parts == list(given)
+    # The patch itself bears no labels: it is made of what the parts are made of.
+    patch = said_by(result.get("context_patch") or {}, agent_id, joined([of_message(agent_id, {}, given), made_of]))
     return {
         **result,
         "summary": result.get("summary") if whole else "\n".join(texts),
         "parts": parts if result.get("parts") else None,
-        "context_patch": view.context(result.get("context_patch") or {}),
+        "context_patch": view.context(patch),
     }
 
 
@@ -88,6 +93,9 @@ def shown_event(
     if not view or agent_id == view.agent_id:
         return dict(event)
     if view.trusts_result(agent_id, made_of, asked=asked):
-        return {**event, "data": view.redact(event["data"])}
+        data = event["data"]
+        if event["type"] == "context":  # names of keys are words, too, and not all of them the runner's
+            data = {name: value for name, value in data.items() if name != "context_keys"}
+        return {**event, "data": view.redact(data)}
     kept = {"status": event["data"]["status"]} if event["type"] == "status" and "status" in event["data"] else {}
     return {**event, "data": kept, "withheld": True}

@@ -15,6 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, connection
 
 from sessions_app.context.profiles import View
 from sessions_app.context.provenance import read as read_provenance
+from sessions_app.context.shared import Shared, from_columns, from_stored
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.db import from_column, time_as_text
 from sessions_app.sql import marks, messages_by_key
@@ -78,7 +79,7 @@ def claimable(
         return list(cursor.fetchall())
 
 
-def load_with_context(trace_pk: int) -> tuple[Trace, dict[str, Any]]:
+def load_with_context(trace_pk: int) -> tuple[Trace, Shared]:
     """The trace and its session's context, which is as it will stay where the session's lock is held already."""
     found = _with_context("t.id = %s", trace_pk)
     if found is None:
@@ -86,18 +87,18 @@ def load_with_context(trace_pk: int) -> tuple[Trace, dict[str, Any]]:
     return found
 
 
-def load_claimable(trace_pk: int) -> tuple[Trace, dict[str, Any]] | None:
+def load_claimable(trace_pk: int) -> tuple[Trace, Shared] | None:
     """The trace if it may begin, and its session's context."""
     return _with_context(f"t.id = %s AND {CLAIMABLE}", trace_pk)
 
 
-def _with_context(where: str, trace_pk: int) -> tuple[Trace, dict[str, Any]] | None:
+def _with_context(where: str, trace_pk: int) -> tuple[Trace, Shared] | None:
     row = _first(
-        f"""SELECT {_SELECTED}, s.context FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
-             WHERE {where}""",
+        f"""SELECT {_SELECTED}, s.context, s.context_provenance
+              FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id WHERE {where}""",
         [trace_pk],
     )
-    return None if row is None else (_made(row[:-1]), _value(row[-1]))
+    return None if row is None else (_made(row[:-2]), from_columns(*row[-2:]))
 
 
 def session_if_created(trace_pk: int) -> int | None:
@@ -346,17 +347,18 @@ class Asked(NamedTuple):
     config: Any
     continue_from: Any
     called: bool
+    context_words: Any
     view: View
 
 
-_JSON_COLUMNS = ("parts", "metadata", "context", "inputs", "config", "continue_from")
+_JSON_COLUMNS = ("parts", "metadata", "context", "inputs", "config", "continue_from", "context_words")
 
 
 def load_asked(trace_pk: int) -> Asked:
     row = _first(
         f"""SELECT t.message_key, t.session_id, s.public_id, t.agent_id, a.agent_id, r.agent_id, t.task, t.message_sequence,
                   m.kind, m.parts, m.metadata, t.context, t.inputs, a.executor_config, t.continue_from, t.called,
-                  {VIEW_COLUMNS}
+                  t.context_provenance, {VIEW_COLUMNS}
              FROM traces_app_trace t
              JOIN sessions_app_session s ON s.id = t.session_id
              JOIN sessions_app_agent a ON a.id = t.agent_id
@@ -369,8 +371,8 @@ def load_asked(trace_pk: int) -> Asked:
     )
     if row is None:
         raise Trace.DoesNotExist
-    view = view_from((*row[16:21], row[21] or 1))  # one that has left keeps the agent's own profile
-    asked = Asked(*(*row[1:16], view))
+    view = view_from((*row[17:22], row[22] or 1))  # one that has left keeps the agent's own profile
+    asked = Asked(*(*row[1:17], view))
     asked = asked._replace(**{name: _value(getattr(asked, name)) for name in _JSON_COLUMNS})
     return _shown(asked, row[0]) if view else asked
 
@@ -383,7 +385,7 @@ def _shown(asked: Asked, message_key: int) -> Asked:
         task=asked.task if asked.called else said.get("content", ""),
         parts=said.get("parts") or [{"text": ""}],
         metadata=said.get("metadata"),
-        context=asked.view.context(asked.context),
+        context=asked.view.context(Shared(asked.context, from_stored(asked.context_words))),
     )
 
 

@@ -1,6 +1,7 @@
 """Who gets to know what, in which form, and who decided that.
 
 profiles    what a participant may get; `View.show` makes a message into what its reader sees of it (pure)
+shared      a session's shared context, and whose words stand under each of its keys (pure)
 viewing     the views of participants, and messages read through them
 words       tokens of text in any language, and what they cost (pure)
 fences      an injected remark that can't pose as an instruction (pure)

@@ -233,7 +233,7 @@ def _payload(ask: Ask, place: _Place, chosen: Sequence[Choice], past: Past) -> P
         return strategies.embedded(
             [{"text": ask.query}, *ask.parts],
             past,
-            context=place.view.context(place.session.context),
+            context=place.view.context(place.session.shared),
             initiator=place.initiator,
             refs=chosen,
             window=place.window,

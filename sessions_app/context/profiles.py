@@ -10,7 +10,8 @@ A profile is JSON; a field that is absent or null restricts nothing, unknown fie
 The type of a part is its `metadata.type`, else `text`, `data`, `url` or `raw`. Labels are `metadata.sensitivity` of a
 message or of a part (a string or a list). `scope: addressed` narrows what a reader finds by itself to what it sent, what
 addresses it and what was injected; it does not bear on what may be injected. What an agent sent itself is always shown to it.
-What is made of others' words (`metadata.provenance`) is withheld from whoever may not get all of them.
+What is made of others' words (`metadata.provenance`; for a key of the shared context see `shared`) is withheld from whoever may
+not get all of them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sessions_app.changes import Committed
 from sessions_app.context.provenance import Provenance, labels_of, part_type
 from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.redaction import Patterns, redact_part, redact_value
+from sessions_app.context.shared import Shared, Words
 from sessions_app.protocol.classify import RuleError, effort
 from sessions_app.protocol.errors import Invalid
 from sessions_app.protocol.ids import HUB
@@ -179,19 +181,30 @@ class View:
 
     # The session's context
 
-    def context(self, context: Mapping[str, Any]) -> dict[str, Any]:
-        """The shared context without what is withheld. Results of traces stay where their messages would be shown whole."""
+    def context(self, shared: Shared) -> dict[str, Any]:
+        """The shared context without what is withheld: by its key, or because not all that stands there may be got.
+
+        Results of traces stay where their messages would be shown whole.
+        """
         if self.profile is None:
-            return dict(context)
-        withheld = set(self.profile.withheld_context or ())
+            return dict(shared.values)
+        withheld = {*(self.profile.withheld_context or ())}
+        withheld.update(key for words in shared.words if not self._may_get_words(words) for key in words.keys)
         kept: dict[str, Any] = {}
-        for name, value in context.items():
+        for name, value in shared.values.items():
             if name in withheld:
                 continue
             if name == "previous_results" and isinstance(value, dict):
                 value = {trace: result for trace, result in value.items() if self._trusts_summary(result)}
             kept[name] = redact_value(value, _patterns(self.profile))
         return kept
+
+    def _may_get_words(self, words: Words) -> bool:
+        """Whoever wrote all of it himself may; a patch is no message, so that of another is judged by who he is alone."""
+        if self.profile is None or set(words.by) == {self.agent_id}:
+            return True
+        heard = all(name == self.agent_id or _may_hear(name, self.profile) for name in words.by)
+        return heard and self.may_get(words.made_of)
 
     def _trusts_summary(self, result: Any) -> bool:
         return isinstance(result, dict) and self.trusts_result(
@@ -294,11 +307,14 @@ def _admits(profile: Profile, sender: str, kind: str) -> bool:
     if kind == "system" and sender == HUB and (profile.kinds is None or "system" in profile.kinds):
         return "system" not in (profile.withheld_kinds or ())
     return (
-        (profile.senders is None or sender in profile.senders)
-        and sender not in (profile.withheld_senders or ())
+        _may_hear(sender, profile)
         and (profile.kinds is None or kind in profile.kinds)
         and kind not in (profile.withheld_kinds or ())
     )
+
+
+def _may_hear(sender: str, profile: Profile) -> bool:
+    return (profile.senders is None or sender in profile.senders) and sender not in (profile.withheld_senders or ())
 
 
 def _shown(message: Committed, profile: Profile, reader: str, *, ignore_scope: bool = False) -> Committed:

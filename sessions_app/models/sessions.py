@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from sessions_app.context.shared import Shared, from_stored
 from sessions_app.models.agents import Agent
 from sessions_app.models.fields import JSONText
 from sessions_app.protocol.limits import TIMEOUT_SECONDS_DEFAULT
@@ -23,6 +24,9 @@ class Session(models.Model):
     status = models.CharField(max_length=16, choices=STATUSES, default=CREATED)
     initiator = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="initiated_sessions")
     context = JSONText(default=dict, blank=True)
+    context_provenance = JSONText(
+        null=True, blank=True, default=None, help_text="whose words its keys hold, as sessions_app.context.shared"
+    )
 
     last_sequence = models.BigIntegerField(default=0)
     first_sequence = models.BigIntegerField(default=1, help_text="the lowest sequence that retention has left")
@@ -72,6 +76,10 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.public_id
+
+    @property
+    def shared(self) -> Shared:
+        return Shared(self.context, from_stored(self.context_provenance))
 
 
 class Participant(models.Model):

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from sessions_app import states
 from sessions_app.changes import Committed, SessionState
 from sessions_app.context.profiles import View, open_view
+from sessions_app.context.shared import Shared
 
 MAX_WAITING = 256
 PAGE = 500
@@ -23,10 +23,10 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class ChangeAnswer:
-    """A frame that changed the session is answered with its state; `context` where that may be news."""
+    """A frame that changed the session is answered with its state; `shared` where that may be news."""
 
     id: str | int | None
-    context: dict[str, Any] | None
+    shared: Shared | None
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +65,7 @@ class Feed:
     reviews: int = 0
     changing: bool = False
     answers: list[ChangeAnswer] = field(default_factory=list)
-    held_context: dict[str, Any] | None = None
+    held_context: Shared | None = None
     held: list[Callable[[View], str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

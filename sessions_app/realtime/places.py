@@ -9,6 +9,7 @@ from django.db import connection
 from sessions_app import sql
 from sessions_app.changes import SessionState
 from sessions_app.context.profiles import View, open_view
+from sessions_app.context.shared import Shared
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.cursors import unread
 from sessions_app.models import Session
@@ -158,5 +159,5 @@ def shared_sessions(some: list[int], others: list[int], limit: int = 2000) -> li
         return list(cursor.fetchall())
 
 
-def context_of(session_pk: int) -> dict[str, object]:
-    return dict(Session.objects.values_list("context", flat=True).get(pk=session_pk))
+def context_of(session_pk: int) -> Shared:
+    return Session.objects.only("context", "context_provenance").get(pk=session_pk).shared

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from sessions_app.changes import SessionChange, SessionState
+from sessions_app.context.shared import Shared
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.pieces import Piece
@@ -160,29 +160,29 @@ class Registry:
             told = change.joined or change.removed or change.reviewed
             if told and change.state.members_revision == topic.members_revision + 1:
                 topic.members_revision += 1
-        if change.context is not None and change.state is not None:
+        if change.shared is not None and change.state is not None:
             topic.context_revision = change.state.context_revision
-            self._tell_context(topic, change.state, change.context)
+            self._tell_context(topic, change.state, change.shared)
         for event in topic.waiters:
             event.set()
 
-    def _tell_context(self, topic: Topic, state: SessionState, context: dict[str, Any]) -> None:
+    def _tell_context(self, topic: Topic, state: SessionState, shared: Shared) -> None:
         """The shared context, encoded once for all who see all of it, and once for each view of it."""
-        whole = session_frame(state, context=context)
+        whole = session_frame(state, context=shared.values)
         by_view: dict[str, str] = {}
         for feed, subscriber in topic.followers.items():
             view = feed.view
             if feed.changing:
-                feed.held_context = context
+                feed.held_context = shared
                 continue
             if view is None:
-                feed.held.append(partial(context_frame, state, context))
+                feed.held.append(partial(context_frame, state, shared))
                 continue
             if not view:
                 subscriber.say(whole)
                 continue
             if view.hash not in by_view:
-                by_view[view.hash] = context_frame(state, context, view)
+                by_view[view.hash] = context_frame(state, shared, view)
             subscriber.say(by_view[view.hash])
 
     def review(self, agent_pks: Iterable[int]) -> None:

@@ -372,8 +372,8 @@ class Runtime:
                 ):  # else newer than what was read
                     feed.view = views[agent_pk]
         if topic.context_revision < state.context_revision:
-            context = await self.read(places.context_of, state.pk)
-            self.registry.deliver(SessionChange(state.pk, [], state=state, context=context))
+            shared = await self.read(places.context_of, state.pk)
+            self.registry.deliver(SessionChange(state.pk, [], state=state, shared=shared))
         topic.context_revision = state.context_revision
         if topic.followers.keys() <= asked.keys():  # else the next look is for who came meanwhile
             topic.members_revision = state.members_revision

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sessions_app import states
 from sessions_app.changes import Committed, PresenceChanged, SessionChange, SessionState
 from sessions_app.context.profiles import View
+from sessions_app.context.shared import Shared
 from sessions_app.context.viewing import find_views, page_after, show_all
 from sessions_app.keys import Principal
 from sessions_app.protocol.errors import HubError
@@ -273,7 +274,7 @@ class Subscriber:
             feed.told_state, feed.told_at = state.turn(), time.monotonic()
         frames = []
         for answer in answers:
-            more: dict[str, object] = {} if answer.context is None else {"context": view.context(answer.context)}
+            more: dict[str, object] = {} if answer.shared is None else {"context": view.context(answer.shared)}
             frames.append(session_frame(state, **more, **({} if answer.id is None else {"id": answer.id})))
         await self._send(frames)
         if in_place and state.status in states.ENDED:
@@ -297,9 +298,9 @@ def session_frame(state: SessionState, **more: object) -> str:
     return encode("session", **{**fields, **more})
 
 
-def context_frame(state: SessionState, context: dict[str, Any], view: View) -> str:
+def context_frame(state: SessionState, shared: Shared, view: View) -> str:
     """The `session` frame that tells a reader of the shared context."""
-    return session_frame(state, context=view.context(context))
+    return session_frame(state, context=view.context(shared))
 
 
 def presence_frame(session_id: str, changed: PresenceChanged) -> str:

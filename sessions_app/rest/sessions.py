@@ -86,7 +86,7 @@ class OneSession(SessionView):
         self.refuse_operator()
         patch = self.body(request, _session_patch)
         with unit_of_work() as changes:
-            patch_session(session_pk=self.access.session_pk, patch=patch, changes=changes)
+            patch_session(session_pk=self.access.session_pk, patch=patch, by=self.principal.agent_id, changes=changes)
         return json_answer(session_view(self.access.session_pk, self.reader_pk))
 
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, structs
 from sessions_app import sql, states
 from sessions_app.append import Stored, append
 from sessions_app.changes import Changes, SessionState, unit_of_work
+from sessions_app.context.shared import Shared, said_by, stored
 from sessions_app.db import column_time, utc_now, wire_time
 from sessions_app.drafts import draft_message
 from sessions_app.hooks import close_hooks, keep_hooks, question_hooks
@@ -27,11 +28,9 @@ from sessions_app.protocol.bodies import (
     check_choice,
     check_timeout,
     check_title,
-    merge_patch,
 )
 from sessions_app.protocol.errors import Forbidden, HubError, Invalid, NotFound, SessionClosed, TooLarge
 from sessions_app.protocol.ids import new_session_id
-from sessions_app.protocol.jsontext import dumps
 from sessions_app.turn import Question, Turn, closed_questions
 
 
@@ -48,7 +47,7 @@ def open_session(
     initiator: Agent,
     participants: list[Agent],
     title: str = "",
-    context: dict[str, Any] | None = None,
+    context: dict[str, Any] | Shared | None = None,
     timeout_seconds: int | None = limits.TIMEOUT_SECONDS_DEFAULT,
     busy_policy: str = "enqueue",
     context_strategy: str | None = None,
@@ -57,13 +56,18 @@ def open_session(
     branched_at: int | None = None,
     changes: Changes,
 ) -> Opened:
-    """Create a session inside the caller's unit of work. All of it or nothing: a refused first message raises."""
+    """Create a session inside the caller's unit of work. All of it or nothing: a refused first message raises.
+
+    Values given as `context` are the initiator's words.
+    """
     now = utc_now()
+    shared = context if isinstance(context, Shared) else said_by(context or {}, initiator.agent_id)
     session = Session.objects.create(
         public_id=new_session_id(),
         title=title,
         initiator=initiator,
-        context=context or {},
+        context=shared.values,
+        context_provenance=stored(shared.words),
         timeout_seconds=timeout_seconds,
         busy_policy=busy_policy,
         context_strategy=context_strategy,
@@ -128,7 +132,7 @@ def create_session(*, body: SessionBody, caller: Agent, is_operator: bool, chang
     for agent in agents:
         require_acceptance(agent, initiator)
     initial = body.initial_message
-    context = body.context or {}
+    context = said_by(body.context or {}, initiator.agent_id)
     check_context(context)
     return open_session(
         initiator=initiator,
@@ -158,8 +162,8 @@ def require_acceptance(agent: Agent, initiator: Agent) -> None:
         raise Forbidden(f"{agent.agent_id} does not accept sessions from you.", agent_id=agent.agent_id)
 
 
-def check_context(context: dict[str, Any]) -> None:
-    if len(dumps(context).encode()) > limits.CONTEXT_BYTES:
+def check_context(shared: Shared) -> None:
+    if not shared.fits():
         raise TooLarge(f"context holds {limits.CONTEXT_BYTES} bytes at the most.", field="context")
 
 
@@ -236,14 +240,15 @@ def _plain(question: Any) -> dict[str, Any]:
     return dict(structs.asdict(question))
 
 
-def patch_session(*, session_pk: int, patch: SessionPatch, changes: Changes) -> None:
-    """Title, time-out, policies, and the shared context by JSON Merge Patch; only while the session lives."""
+def patch_session(*, session_pk: int, patch: SessionPatch, by: str, changes: Changes) -> None:
+    """Title, time-out, policies, and the shared context by JSON Merge Patch, as words of `by`; only while the session lives."""
     row = lock_session(session_pk)
     if row.status not in states.LIVE:
         raise SessionClosed()
     now = utc_now()
     session = Session.objects.get(pk=session_pk)
     columns: dict[str, Any] = {}
+    shared: Shared | None = None
     if patch.title is not UNSET:
         columns["title"] = check_title(patch.title if isinstance(patch.title, str) else None)
     if patch.busy_policy is not UNSET:
@@ -257,15 +262,16 @@ def patch_session(*, session_pk: int, patch: SessionPatch, changes: Changes) -> 
         due = session.last_activity + timedelta(seconds=seconds) if seconds is not None else None
         columns["timeout_check_at"] = due
     if isinstance(patch.context, dict):
-        context = merge_patch(session.context, patch.context)
-        check_context(context)
-        columns |= {"context": context, "context_revision": session.context_revision + 1, "last_activity": now}
+        shared = session.shared.patched(patch.context, by)
+        check_context(shared)
+        columns |= {"context": shared.values, "context_provenance": stored(shared.words)}
+        columns |= {"context_revision": session.context_revision + 1, "last_activity": now}
     if not columns:
         return
     Session.objects.filter(pk=session_pk).update(**columns, changed_at=now, state_revision=session.state_revision + 1)
     note_state(session_pk, changes)
-    if "context" in columns:
-        changes.session(session_pk).context = columns["context"]
+    if shared is not None:
+        changes.session(session_pk).shared = shared
 
 
 def close_session(*, session_pk: int, reason: str | None, changes: Changes, action: str = "close") -> bool:

@@ -8,9 +8,8 @@ from django.db import connection
 
 from sessions_app import states
 from sessions_app.changes import Changes
+from sessions_app.context.shared import Shared
 from sessions_app.db import column_time, utc_now, wire_time
-from sessions_app.protocol import limits
-from sessions_app.protocol.bodies import merge_patch
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.services.sessions import load_turn, lock_session, note_state, store_turn
 
@@ -44,36 +43,41 @@ PREVIOUS_RESULTS_KEPT = 20
 def add_to_context(
     *,
     session_pk: int,
-    before: dict[str, Any],
-    patch: dict[str, Any],
+    before: Shared,
+    after: Shared,
     result: tuple[str, dict[str, Any]] | None,
     changes: Changes,
 ) -> bool:
-    """Merge a trace's patch into the session's context and remember its result (`(trace id, what)`) among the last 20.
+    """Store the session's context as a trace has patched it, with the trace's result (`(id, what)`) among the last 20.
 
     Call it under the session's lock, with the context as it is `before`; the caller appends a message or notes the state
     afterwards. The context keeps within its size: old results go first, then the patch is left out; False when it was.
     """
     taken = True
-    context = _with_result(merge_patch(before, patch), result)
-    if context is None:
-        taken = not patch
-        context = _with_result(before, result)
-    if context is None or context == before:
+    shared = _with_result(after, result)
+    if shared is None:
+        taken = after is before
+        shared = _with_result(before, result)
+    if shared is None or shared == before:
         return taken
     with connection.cursor() as cursor:
         cursor.execute(
-            """UPDATE sessions_app_session SET context = %s, context_revision = context_revision + 1,
-                      state_revision = state_revision + 1, changed_at = %s WHERE id = %s""",
-            [dumps(context), column_time(wire_time(utc_now()) or ""), session_pk],
+            """UPDATE sessions_app_session SET context = %s, context_provenance = %s, changed_at = %s,
+                      context_revision = context_revision + 1, state_revision = state_revision + 1 WHERE id = %s""",
+            [
+                dumps(shared.values),
+                dumps(shared.words) if shared.words else None,
+                column_time(wire_time(utc_now()) or ""),
+                session_pk,
+            ],
         )
-    changes.session(session_pk).context = context
+    changes.session(session_pk).shared = shared
     return taken
 
 
-def _with_result(context: dict[str, Any], result: tuple[str, dict[str, Any]] | None) -> dict[str, Any] | None:
+def _with_result(shared: Shared, result: tuple[str, dict[str, Any]] | None) -> Shared | None:
     """The context with the result, or None where it can't be brought below the limit by forgetting older ones."""
-    known = context.get(PREVIOUS_RESULTS)
+    known = shared.values.get(PREVIOUS_RESULTS)
     results: dict[str, Any] = dict(known) if isinstance(known, dict) else {}
     if result is not None:
         results.pop(result[0], None)
@@ -81,8 +85,8 @@ def _with_result(context: dict[str, Any], result: tuple[str, dict[str, Any]] | N
     while True:
         while len(results) > PREVIOUS_RESULTS_KEPT:
             del results[next(iter(results))]
-        made = {**context, PREVIOUS_RESULTS: results} if result is not None else context
-        if len(dumps(made).encode()) <= limits.CONTEXT_BYTES:
+        made = shared.with_entries(PREVIOUS_RESULTS, results) if result is not None else shared
+        if made.fits():
             return made
         if result is None or len(results) <= 1:
             return None

@@ -142,8 +142,8 @@ class AgentSocket(Socket):
         change = self._meeting.pop(session_pk)
         if feed is not None and change.state is not None:
             feed.see_state(change.state)
-            if change.context is not None:
-                feed.held.append(partial(context_frame, change.state, change.context))
+            if change.shared is not None:
+                feed.held.append(partial(context_frame, change.state, change.shared))
             self.notify(feed)
 
     async def _start_feed(self, session_pk: int) -> Feed | None:
@@ -215,5 +215,5 @@ def _both(change: SessionChange, known: SessionChange | None) -> SessionChange:
     """The later change, with the state and the context of which only the earlier one tells. Messages are in the rows."""
     if known is None:
         return change
-    context = known.context if change.context is None else change.context
-    return structs.replace(change, state=change.state or known.state, context=context)
+    shared = known.shared if change.shared is None else change.shared
+    return structs.replace(change, state=change.state or known.state, shared=shared)

@@ -46,7 +46,7 @@ class Socket(Connection):
         elif isinstance(frame, frames.PatchContext):
             feed = await self.feed_for(frame.session_id)
             self._may_write()
-            await self._change(frame, feed, _patch, SessionPatch(context=frame.patch))
+            await self._change(frame, feed, partial(_patch, self.principal.agent_id), SessionPatch(context=frame.patch))
         elif isinstance(frame, frames.Close):
             feed = await self.feed_for(frame.session_id)
             await self._change(frame, feed, _close, frame.reason)
@@ -134,11 +134,11 @@ class Socket(Connection):
         try:
             await self.runtime.read(change, feed.session_pk, argument)
             state = (await self.runtime.read(load_states, [feed.session_pk]))[0]
-            context = feed.held_context
+            shared = feed.held_context
             if isinstance(frame, frames.PatchContext):
-                context = await self.runtime.read(context_of, feed.session_pk)
+                shared = await self.runtime.read(context_of, feed.session_pk)
             feed.see_state(state)
-            feed.answers.append(ChangeAnswer(frame.id, context))
+            feed.answers.append(ChangeAnswer(frame.id, shared))
             answered = True
         finally:
             held, feed.held_context, feed.changing = feed.held_context, None, False
@@ -150,9 +150,9 @@ class Socket(Connection):
         raise Invalid("replay is for the agent socket; here connect with after=N.", field="type")
 
 
-def _patch(session_pk: int, patch: SessionPatch) -> None:
+def _patch(by: str, session_pk: int, patch: SessionPatch) -> None:
     with unit_of_work() as changes:
-        patch_session(session_pk=session_pk, patch=patch, changes=changes)
+        patch_session(session_pk=session_pk, patch=patch, by=by, changes=changes)
 
 
 def _close(session_pk: int, reason: str | None) -> None:

@@ -78,7 +78,7 @@ def reaching(group: Group, agent: str, live: Fields) -> str:
     view = viewing.find_view(group.pk, pk)
     messages = viewing.page_after(group.pk, 0, 500, view, pk)
     found: list[Any] = [message.body for message in messages if not message.withheld]
-    found += [view.context(group.session.context)]
+    found += [view.context(group.session.shared)]
     for trace in Trace.objects.filter(session_id=group.pk):
         found += [trace_view(trace.pk, view), *events_seen(trace, view)]
     found += [piece.frame for piece in map(Piece, live) if piece.is_for(view)]

@@ -229,6 +229,48 @@ async def test_the_shared_context_loses_what_is_withheld_on_every_door(
     assert SECRET not in json.dumps(frame)
 
 
+@pytest.mark.parametrize("path", ["sessions/{}/stream", "stream"])
+async def test_a_key_that_somebody_withheld_wrote_is_told_by_no_socket(
+    a: Door, b: Door, c: Door, operator: Door, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(runtime: Runtime) -> None: ...
+
+    monkeypatch.setattr(Runtime, "_look_at_sessions", nothing)  # the agent's socket hears of the session by the change
+    session = await restricted(a, operator, context={"open": 1})
+    assert (await c.patch(f"sessions/{session}", {"context": {"early": SECRET}})).status_code == 200
+    for reader, secret in ((b, None), (a, SECRET)):
+        async with socket_of(reader, path.format(session)) as socket, socket_of(c, path.format(session)) as writer:
+            told = await _until(socket, lambda frame: frame["type"] == "replay_complete")
+            await _patched(writer, session, live=SECRET)
+            told += await _patched(socket, session, mine=1)
+            answer = told[-1]["context"]
+            await _patched(writer, session, live=SECRET * 2)
+            assert (await a.patch(f"sessions/{session}", {"context": {"seen_by": reader.agent_id}})).status_code == 200
+            told += await _until(socket, _tells_of(reader.agent_id))
+        assert (answer["open"], answer["mine"], answer.get("early"), answer.get("live")) == (1, 1, secret, secret)
+        assert (SECRET in json.dumps(told)) == (secret is not None)
+
+
+async def test_a_key_that_somebody_withheld_wrote_is_told_by_neither_rest_nor_stream(
+    a: Door, b: Door, c: Door, operator: Door
+) -> None:
+    session = await restricted(a, operator, context={"open": 1})
+    streams = [asyncio.create_task(_frames(session, reader, "session")) for reader in (b, a)]
+    await _until_followed(2)
+    assert (await c.patch(f"sessions/{session}", {"context": {"plan": {"x": SECRET}}})).status_code == 200
+    from_b, from_a = await asyncio.wait_for(asyncio.gather(*streams), 30)
+    assert (from_b["context"], from_a["context"]) == ({"open": 1}, {"open": 1, "plan": {"x": SECRET}})
+    blindly = await b.patch(f"sessions/{session}", {"context": {"plan": {"y": 1}, "mine": 2}})
+    assert blindly.json()["context"] == {"open": 1, "mine": 2}
+    for path in (f"sessions/{session}", "sessions", f"contexts/{session}"):
+        assert SECRET not in (await b.get(path)).text
+    branch = await b.post(f"sessions/{session}/branches", {})
+    assert branch.json()["context"] == {"open": 1, "mine": 2}
+    for reader in (a, c, operator):
+        shown = (await reader.get(f"sessions/{session}")).json()["context"]
+        assert shown == {"open": 1, "plan": {"x": SECRET, "y": 1}, "mine": 2}
+
+
 async def test_a_waited_response_is_given_as_the_asker_may_see_it(a: Door, b: Door, c: Door, operator: Door) -> None:
     session = await restricted(a, operator)
     asked = await b.say(session, "what is it?", to=["c"])
@@ -335,6 +377,16 @@ async def _until(socket: WebsocketCommunicator, wanted: Callable[[dict[str, Any]
     return found
 
 
+async def _patched(socket: WebsocketCommunicator, session: str, **patch: Any) -> list[dict[str, Any]]:
+    """Patch the context by a frame; all frames up to the answer."""
+    await socket.send_to(json.dumps({"type": "context", "session_id": session, "patch": patch, "id": "p"}))
+    return await _until(socket, lambda frame: frame.get("id") == "p")
+
+
+def _tells_of(name: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda frame: frame.get("context", {}).get("seen_by") == name
+
+
 async def _frame_of(socket: WebsocketCommunicator, kind: str) -> dict[str, Any]:
     return (await _until(socket, lambda frame: bool(frame["type"] == kind)))[-1]
 
@@ -365,9 +417,10 @@ async def _frames(session: str, reader: Door, kind: str) -> dict[str, Any]:
     raise AssertionError("the stream ended")
 
 
-async def _until_followed() -> None:
+async def _until_followed(followers: int = 1) -> None:
+    topics = get_runtime().registry.topics
     async with asyncio.timeout(30):
-        while not get_runtime().registry.topics:  # noqa: ASYNC110  # what is waited for has no event of its own
+        while sum(len(topic.followers) for topic in topics.values()) < followers:  # noqa: ASYNC110  # what is waited for has no event of its own
             await asyncio.sleep(0.01)
 
 
