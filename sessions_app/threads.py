@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -50,8 +49,6 @@ class Writer(threading.Thread):
         self._wake = threading.Event()
         self._stopping = False
         self.committed_at = 0.0
-        self.batches = 0
-        self.messages = 0
 
     def append(self, draft: Draft, done: Appended) -> None:
         """Queue a draft; `done(outcome)` follows on the loop."""
@@ -93,8 +90,6 @@ class Writer(threading.Thread):
         changes = Changes()
         outcomes, read = self._commit([d for d, _ in drafts], [m for m, _ in moves], changes)
         self.committed_at = time.monotonic()
-        self.batches += 1
-        self.messages += len(drafts)
 
         def hand_over() -> None:
             for (_, appended), outcome in zip(drafts, outcomes, strict=True):
@@ -211,7 +206,6 @@ class Readers:
     def __init__(self, threads: int = 2) -> None:
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hub-reader")
-        self._pid = os.getpid()
         self._stopped = False
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:

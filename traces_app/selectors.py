@@ -12,7 +12,6 @@ from sessions_app.context.shared import from_stored
 from sessions_app.context.viewing import find_view
 from sessions_app.db import wire_time
 from sessions_app.keys import Principal
-from sessions_app.models import Agent
 from sessions_app.protocol import limits
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import message_id
@@ -184,7 +183,3 @@ def fit_page(views: list[dict[str, Any]], *, downwards: bool = False) -> list[di
             break
         taken.append(view)
     return taken[::-1] if downwards else taken
-
-
-def agent_named(pk: int) -> Agent:
-    return Agent.objects.get(pk=pk)

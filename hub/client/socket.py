@@ -76,10 +76,6 @@ class Socket:
         """There may be something to write."""
         self._wake.set()
 
-    def hurry(self) -> None:
-        """Do not wait for the next attempt's time."""
-        self._hurry.set()
-
     async def renew(self) -> None:
         """Close this connection and open another (the address has changed)."""
         if self._connection is not None:

@@ -21,7 +21,6 @@ from sessions_app.db import utc_now
 from sessions_app.models import AgentHistory, Delivery, HistoryEntry, Message, Session, Summary
 
 WINDOW, SUMMARY, TIERED = "window", "summary", "tiered"
-MODES = (WINDOW, SUMMARY, TIERED)
 USER, ASSISTANT, TOOL = "user", "assistant", "tool"
 WINDOW_ROUNDS = 10
 REBUILT_EXCHANGES = 50

@@ -9,7 +9,7 @@ from django.conf import settings
 from sessions_app.context import histories, summaries, viewing
 from sessions_app.context import parts as typed
 from sessions_app.context.fences import fenced
-from sessions_app.context.histories import ASSISTANT, USER, NewEntry, Turn, history_name
+from sessions_app.context.histories import ASSISTANT, USER, NewEntry, Turn
 from sessions_app.context.strategies import PER_AGENT, SHARED, conversation_history
 from sessions_app.models import Delivery, HistoryEntry
 from sessions_app.protocol.ids import message_key
@@ -37,12 +37,6 @@ def request_document(delivery: Delivery) -> dict[str, Any]:
         names = ("source_agent", "round", "content")
         document["context_injections"] = [{name: item[name] for name in names} for item in injected]
     return document | {"round": delivery.round}
-
-
-def answer_document(delivery: Delivery, content: str) -> dict[str, Any]:
-    """The answer of the first seed."""
-    name = history_name(delivery.session.public_id, delivery.agent.agent_id)
-    return {"session_id": name, "message": {"role": ASSISTANT, "content": content}}
 
 
 def question_entries(delivery: Delivery) -> list[NewEntry]:

@@ -7,14 +7,11 @@ from typing import Any
 
 from django.conf import settings
 
-from sessions_app.keys import Principal
 from sessions_app.protocol.errors import Invalid
 from sessions_app.realtime.feed import Feed
 from sessions_app.realtime.places import Place
-from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import NORMAL
 from sessions_app.sockets.answering import Socket
-from sessions_app.sockets.connection import Send
 from sessions_app.sockets.handshake import Handshake
 
 
@@ -22,10 +19,6 @@ class SessionSocket(Socket):
     """Welcome, the unread messages, `replay_complete`, then live frames; closes with 1000 after an ended session's frame."""
 
     feed: Feed
-
-    def __init__(self, runtime: Runtime, principal: Principal, handshake: Handshake, send: Send) -> None:
-        super().__init__(runtime, principal, handshake, send)
-        self._grace: asyncio.TimerHandle | None = None
 
     def follow(self, session_id: str, place: Place, handshake: Handshake) -> None:
         """Register with the position that the handshake asks for; an impossible one is told and then ignored."""
@@ -81,7 +74,7 @@ class SessionSocket(Socket):
             self.end(NORMAL)
         else:
             loop = asyncio.get_running_loop()
-            self._grace = loop.call_later(settings.HUB_ACK_GRACE_SECONDS, self.end, NORMAL)
+            loop.call_later(settings.HUB_ACK_GRACE_SECONDS, self.end, NORMAL)
 
     def acknowledged(self, feed: Feed) -> None:
         if feed.has_ended and feed.acked >= feed.position:

@@ -30,13 +30,6 @@ class StatusEvent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageEvent(Event):
-    type: ClassVar[str] = "message"
-    role: Literal["user", "assistant"]
-    parts: tuple[Mapping[str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class GoalEvent(Event):
     """Ids come again in a run that starts anew: a goal that is there already is simply opened again."""
 

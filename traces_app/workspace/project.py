@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from traces_app.workspace import graph
 from traces_app.workspace.errors import NotFound
-from traces_app.workspace.python_source import Class, ImportKind, Source
+from traces_app.workspace.python_source import ImportKind, Source
 
 LANGUAGES = {
     "py": "Python", "pyi": "Python", "ipynb": "Jupyter", "js": "JavaScript", "mjs": "JavaScript", "cjs": "JavaScript",
@@ -235,12 +234,3 @@ def _common_directory(dotted: str, modules: list[Module]) -> str:
 
 def base_name(base: str) -> str:
     return base.rpartition(".")[2]
-
-
-def subclasses(modules: Iterable[Module]) -> Counter[str]:
-    """How many classes name each base, by the base's last name."""
-    return Counter(base_name(b) for m in modules for c in m.source.classes for b in c.bases)
-
-
-def public(classes: Iterable[Class]) -> list[Class]:
-    return [c for c in classes if not c.name.startswith("_")]

@@ -61,7 +61,7 @@ class Walk:
     """Files in a fixed order: those of a directory by name, then its directories by name.
 
     After the iteration `truncated` says why not all were seen (`files`, `depth`, `entries`) or is None; `directories`
-    counts those entered, `unreadable` those that could not be.
+    counts those entered; one that can't be read is passed over.
     """
 
     MAX_DEPTH = 48
@@ -73,7 +73,6 @@ class Walk:
         self._max_files = max_files
         self.files = 0
         self.directories = 0
-        self.unreadable = 0
         self.truncated: str | None = None
 
     def __iter__(self) -> Iterator[FoundFile]:
@@ -120,7 +119,6 @@ class Walk:
             try:
                 child = os.open(name, _OPEN_DIRECTORY, dir_fd=fd)
             except OSError:
-                self.unreadable += 1
                 continue
             try:
                 yield from self._directory(child, f"{prefix}{name}/", rules, depth + 1)
@@ -142,7 +140,7 @@ class Walk:
                     if presentable(entry.name):
                         entries.append((entry.name, entry))
         except OSError:
-            self.unreadable += 1
+            pass  # what was listed before is shown
         entries.sort(key=lambda pair: pair[0])
         return entries
 

@@ -26,10 +26,6 @@ def user(content: str) -> dict[str, Any]:
     return {"type": "message", "role": "user", "content": content}
 
 
-def assistant(content: str) -> dict[str, Any]:
-    return {"type": "message", "role": "assistant", "content": content}
-
-
 def said_by(entry: Entry) -> str:
     """The text of a `message` entry, which events keep as parts."""
     if "content" in entry:
