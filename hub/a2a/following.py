@@ -17,7 +17,7 @@ from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskState, TaskSt
 from hub.a2a.desk import desk_of
 from hub.a2a.models import Question
 from hub.a2a.states import OPEN
-from hub.a2a.tasks import INTERRUPTED, RESULT, TERMINAL, TaskRef, eyes, find_task
+from hub.a2a.tasks import INTERRUPTED, RESULT, TERMINAL, TaskRef, find_task, sight_of
 from hub.a2a.updates import Update, artifact_update, page_after
 from sessions_app.context.profiles import View
 from sessions_app.keys import Principal, bad_keys
@@ -122,7 +122,7 @@ async def follow(
     deadline = checked + begun_within if begun_within is not None else None
     live = LiveText(ref)
     frames: list[dict[str, Any]] = []
-    view = await runtime.read(eyes, ref)
+    view = await runtime.read(lambda: sight_of(ref).view)
     while True:
         frames = [*frames, *watch.frames(view)][:MAX_FOLLOWER_FRAMES]
         # Read after the text was taken: if its writer's claim is committed, the page says so; else the text waits for it.
@@ -180,7 +180,7 @@ def _check(principal: Principal, ref: TaskRef) -> View:
     if bad_keys({principal.key_pk}):
         raise Unauthenticated()
     find_task(ref.task_id, ref.owner_pk, ref.agent_pk)
-    return eyes(ref)
+    return sight_of(ref).view
 
 
 async def _is_of(runtime: Runtime, ref: TaskRef, live: LiveText, frame: dict[str, Any]) -> bool:

@@ -16,17 +16,12 @@ from django.db.models import Q
 from hub.a2a import states
 from hub.a2a.models import Name, Question, Received
 from hub.a2a.parts import part_out, parts_out, text_message
+from hub.a2a.sight import Sight
 from sessions_app import models as core
-from sessions_app.context.profiles import View
-from sessions_app.context.viewing import find_view, show_all
 from sessions_app.models import Participant
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import message_id as public_message_id
-from sessions_app.protocol.jsontext import loads
-from sessions_app.sql import messages_by_key
 from traces_app.models import Trace, TraceEvent
-from traces_app.selectors import followed
-from traces_app.sight import shown_event, shown_result
 from traces_app.states import CANCELLED, COMPLETED, CREATED, FAILED, RUNNING, WAITING
 
 RESULT = "result"
@@ -128,6 +123,11 @@ def task_of(task_id: str, agent_pk: int, owner_pk: int | None = None) -> TaskRef
     return TaskRef(is_trace, pk, public_id, context_id, session_pk, session_id, agent_pk, asker_pk, sequence)
 
 
+def sight_of(ref: TaskRef) -> Sight:
+    """One look at the task through its owner's eyes."""
+    return Sight(ref.session_pk, ref.owner_pk, ref.pk if ref.is_trace else None)
+
+
 def context_name(session_id: str, owner_pk: int, agent_pk: int) -> str:
     """What this client calls the session: its own name for it, else the session's id."""
     names = Name.objects.filter(target=session_id, owner_id=owner_pk, agent_id=agent_pk, kind=Name.CONTEXT)
@@ -140,20 +140,21 @@ def snapshot(ref: TaskRef, *, history: int | None = None, artifacts: bool = True
     `history` is how many messages at the most (0: none, None: as many as we show).
     """
     task = Task(id=ref.task_id, context_id=ref.context_id)
+    sight = sight_of(ref)
     if ref.is_trace:
-        position, until, answer = _trace(ref, task, artifacts=artifacts, origin=origin)
+        position, until, answer = _trace(ref, sight, task, artifacts=artifacts, origin=origin)
     else:
-        position, until, answer = _question(ref, task, artifacts=artifacts, origin=origin)
+        position, until, answer = _question(ref, sight, task, artifacts=artifacts, origin=origin)
     if history != 0:
         wanted = HISTORY if history is None else min(history, HISTORY)
-        task.history.extend(messages_of(ref, until=until, but=answer, limit=wanted))
+        task.history.extend(messages_of(ref, sight, until=until, but=answer, limit=wanted))
     return Snapshot(task, position)
 
 
 Shown = tuple[int, datetime | None, int | None]  # position, end, and the message that is the result and no history
 
 
-def _trace(ref: TaskRef, task: Task, *, artifacts: bool, origin: bool) -> Shown:
+def _trace(ref: TaskRef, sight: Sight, task: Task, *, artifacts: bool, origin: bool) -> Shown:
     trace = Trace.objects.get(pk=ref.pk)
     if origin:
         stamp(task.status, TaskState.TASK_STATE_SUBMITTED, trace.created_at)
@@ -164,15 +165,15 @@ def _trace(ref: TaskRef, task: Task, *, artifacts: bool, origin: bool) -> Shown:
     if artifacts:
         events = TraceEvent.objects.filter(trace_id=ref.pk, type="artifact", sequence__lte=trace.last_sequence)
         known: dict[str, Artifact] = {}
-        for event in seen_events(ref, list(events.order_by("sequence")[:ARTIFACTS])):
+        for event in sight.events(list(events.order_by("sequence")[:ARTIFACTS])):
             add_artifact(known, artifact_of(event.data, event.sequence), append=bool(event.data.get("append")))
-        if (result := result_artifact(seen_result(ref, trace.result))) is not None:
+        if (result := result_artifact(sight.result(trace.result))) is not None:
             add_artifact(known, result, append=False)
         task.artifacts.extend(known.values())
     return 2 * trace.last_sequence + 1, trace.ended_at, None
 
 
-def _question(ref: TaskRef, task: Task, *, artifacts: bool, origin: bool) -> Shown:
+def _question(ref: TaskRef, sight: Sight, task: Task, *, artifacts: bool, origin: bool) -> Shown:
     question = Question.objects.get(pk=ref.pk)
     if origin:
         stamp(task.status, TaskState.TASK_STATE_SUBMITTED, question.created_at)
@@ -181,7 +182,7 @@ def _question(ref: TaskRef, task: Task, *, artifacts: bool, origin: bool) -> Sho
     if question.state == states.FAILED:
         task.status.message.CopyFrom(said_message(ref, LEFT, question.last_sequence))
     if artifacts and question.answer_key is not None:
-        task.artifacts.append(answer_artifact(question.answer_key, ref))
+        task.artifacts.append(answer_artifact(question.answer_key, sight))
     ended_at = question.changed_at if question.state not in states.OPEN else None
     return question.last_sequence, ended_at, question.answer_key
 
@@ -234,33 +235,6 @@ def artifact_of(data: Mapping[str, Any], sequence: int) -> Artifact:
     return Artifact(artifact_id=artifact_id, name=name, parts=made)
 
 
-def seen_events(ref: TaskRef, events: list[TraceEvent]) -> list[TraceEvent]:
-    """A trace's events as the task's owner, who asked for them, may get them."""
-    view = eyes(ref) if events else None
-    if not view:
-        return events
-    trace = followed([ref.pk])[ref.pk]
-    seen = []
-    for event in events:
-        shown = shown_event({"type": event.type, "data": event.data}, view, trace.agent_id, trace.made_of, asked=True)
-        if event.type == "status":
-            shown["data"] = {"action": event.data.get("action"), **shown["data"]}  # a word of ours
-        elif shown.get("withheld"):
-            continue
-        event.data = shown["data"]
-        seen.append(event)
-    return seen
-
-
-def seen_result(ref: TaskRef, result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A trace's result as the task's owner may get it."""
-    view = eyes(ref) if result else None
-    if not view:
-        return result
-    trace = followed([ref.pk])[ref.pk]
-    return shown_result(result, trace.agent_id, view, trace.made_of)
-
-
 def result_artifact(result: Mapping[str, Any] | None) -> Artifact | None:
     """A completed trace's result; None when it has nothing to show."""
     if not result:
@@ -269,14 +243,12 @@ def result_artifact(result: Mapping[str, Any] | None) -> Artifact | None:
     return Artifact(artifact_id=RESULT, name=RESULT, parts=parts) if parts else None
 
 
-def answer_artifact(message_key: int, ref: TaskRef) -> Artifact:
+def answer_artifact(message_key: int, sight: Sight) -> Artifact:
     """The message that answered a question."""
-    row: dict[str, Any] = {"content": "", "parts": None}
-    row |= core.Message.objects.filter(pk=message_key).values("content", "parts").first() or {}
-    if view := eyes(ref):
-        shown = _shown([{**row, "id": message_key}], view, ref)
-        row = shown[0] if shown else {"content": "", "parts": None}
-    parts = parts_out(row["parts"], row["content"]) or [Part(text="")]
+    found = core.Message.objects.filter(pk=message_key).values("id", "content", "parts")
+    rows = sight.messages([dict(row) for row in found])
+    parts = parts_out(rows[0]["parts"], rows[0]["content"]) if rows else []
+    parts = parts or [Part(text="")]
     return Artifact(artifact_id=RESULT, name=RESULT, parts=parts)
 
 
@@ -312,7 +284,7 @@ def direct_answer(task: Task) -> Message | None:
 # History
 
 
-def messages_of(ref: TaskRef, *, until: datetime | None, but: int | None, limit: int) -> list[Message]:
+def messages_of(ref: TaskRef, sight: Sight, *, until: datetime | None, but: int | None, limit: int) -> list[Message]:
     """The task's messages, and what others said in the context meanwhile, as far as its owner may read it; oldest first."""
     mine = dict(Received.objects.filter(task_id=ref.task_id).values_list("message_key", "message_id"))
     place = Participant.objects.filter(session_id=ref.session_pk, agent_id=ref.owner_pk, left_at=None)
@@ -322,12 +294,11 @@ def messages_of(ref: TaskRef, *, until: datetime | None, but: int | None, limit:
     )
     if until is not None:
         rows = rows.filter(Q(created_at__lte=until) | Q(pk__in=mine))
-    view = eyes(ref)
     columns = ("id", "sequence", "sender_id", "sender__agent_id", "content", "parts", "metadata", "trace_id")
     found: list[Message] = []
     size = 0
     read = list(rows.order_by("-sequence").values(*columns, "client_message_id")[: 4 * limit])
-    for row in _shown(read, view, ref) if view else read:
+    for row in sight.messages(read):
         own = row["sender_id"] == ref.owner_pk
         if row["id"] == but:
             continue
@@ -340,24 +311,6 @@ def messages_of(ref: TaskRef, *, until: datetime | None, but: int | None, limit:
         if len(found) == limit:
             break
     return found[::-1]
-
-
-def eyes(ref: TaskRef) -> View:
-    """What the task's owner may get of its session; raises `NotFound` when it takes no part any more."""
-    return find_view(ref.session_pk, ref.owner_pk)
-
-
-def _shown(rows: Sequence[dict[str, Any]], view: View, ref: TaskRef) -> list[dict[str, Any]]:
-    """Rows of messages as an owner with a visibility profile gets them, without the withheld ones."""
-    messages = list(messages_by_key([row["id"] for row in rows]).values())
-    shown = {message.key: message for message in show_all(messages, view, ref.session_pk, ref.owner_pk)}
-    found = []
-    for row in rows:
-        message = shown.get(row["id"])
-        if message is not None and not message.withheld:
-            said = loads(message.body)
-            found.append({**row, **{name: said[name] for name in ("content", "parts", "metadata")}})
-    return found
 
 
 def _message(ref: TaskRef, row: Mapping[str, Any], mine: Mapping[int, str]) -> Message:

@@ -30,8 +30,7 @@ from hub.a2a.tasks import (
     artifact_of,
     result_artifact,
     said_message,
-    seen_events,
-    seen_result,
+    sight_of,
     stamp,
     task_of,
 )
@@ -68,10 +67,9 @@ def _of_trace(ref: TaskRef, after: int, limit: int) -> Page:
     row = Trace.objects.filter(pk=ref.pk).values_list("status", "last_sequence", "result").get()
     status, last, result = row
     events = [e for e in events_after(ref.pk, max(0, after // 2 - 1), limit) if e.sequence <= last]
-    result = seen_result(ref, result)
-    updates = [
-        (n, update) for event in seen_events(ref, events) for n, update in _shown(ref, event, result) if n > after
-    ]
+    sight = sight_of(ref)
+    result = sight.result(result)
+    updates = [(n, update) for event in sight.events(events) for n, update in _shown(ref, event, result) if n > after]
     position = max(after, 2 * events[-1].sequence + 1) if events else after
     more = position < 2 * last + 1
     return Page(updates, position, more, status in TERMINAL and not more, begun=status != CREATED)
@@ -139,7 +137,9 @@ def _of_question(ref: TaskRef, after: int) -> Page:
     ]
     last = question.last_sequence
     if question.answer_key is not None:
-        updates.append((2, artifact_update(ref, answer_artifact(question.answer_key, ref), append=False, last=True)))
+        updates.append(
+            (2, artifact_update(ref, answer_artifact(question.answer_key, sight_of(ref)), append=False, last=True))
+        )
     if question.state not in states.OPEN:
         end = status_update(ref, OF_QUESTION[question.state], question.changed_at)
         if question.state == states.FAILED:
