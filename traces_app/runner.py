@@ -80,6 +80,8 @@ class _Run:
         """What the executor returned, `timeout` when it did not, None when nobody wants to know any more."""
         attempt = self._attempt
         attempt.on_stop = lambda: self._returned.put(None)
+        if attempt.stopped.is_set():  # by the keeper's thread, before there was anybody to tell
+            self._returned.put(None)
         beside = run_beside(self._run, attempt.claimed.trace_id)
         lend_connection()
         try:
