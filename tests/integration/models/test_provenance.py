@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from hub.a2a.tasks import find_task
@@ -16,11 +15,12 @@ from sessions_app.context import deliveries, turns, viewing
 from sessions_app.context.deliveries import Ask
 from sessions_app.context.profiles import View
 from sessions_app.context.provenance import read
-from sessions_app.models import Agent, Delivery, Participant
+from sessions_app.models import Agent, Delivery
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.realtime.pieces import Piece
 from tests.integration.models.conftest import Serve, configure, last_role
 from tests.integration.models.groups import Group
+from tests.integration.traces.conftest import raw
 from traces_app import chunks
 from traces_app.executors.contract import Completed, Failed, Report, Request
 from traces_app.models import Trace
@@ -60,16 +60,8 @@ def group_of(function: Callable[..., Any], *args: Any, **profile: Any) -> Group:
     """A group whose `agent_b` runs this function, and whose `agent_c` has this profile."""
     group = Group(*args)
     Agent.objects.filter(agent_id="agent_b").update(executor=f"python:{__name__}:{function.__name__}")
-    restrict(group, "agent_c", **profile)
+    group.restrict("agent_c", **profile)
     return group
-
-
-def restrict(group: Group, agent: str, **profile: Any) -> None:
-    Participant.objects.filter(session_id=group.pk, agent__agent_id=agent).update(visibility=profile)
-
-
-def raw(value: Any) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def reaching(group: Group, agent: str, live: Fields) -> str:
@@ -193,7 +185,7 @@ def test_a_model_is_asked_only_what_its_agent_may_read_of_the_question(serve: Se
     server = serve(lambda body: Answer(["understood"]))
     group = Group()
     configure("agent_a", server)
-    restrict(group, "agent_a", withheld_labels=["secret"])
+    group.restrict("agent_a", withheld_labels=["secret"])
     parts = [{"text": "look at this"}, {"text": SECRET, "metadata": {"sensitivity": "secret"}}]
     group.say(None, parts=raw(parts), to=["agent_a"], requires_execution=True)
     assert [message["content"] for message in server.requests[0]["messages"]][-1] == "look at this"
@@ -205,7 +197,7 @@ def test_a_model_is_asked_only_what_its_agent_may_read_of_the_question(serve: Se
 
 def test_a_task_of_a_stock_client_says_no_more_than_its_owner_may_read(live: Fields) -> None:
     group = group_of(tells_the_secret)
-    restrict(group, "alice", withheld_senders=["agent_b"])
+    group.restrict("alice", withheld_senders=["agent_b"])
     trace = group.say(BOTH)
     ref = find_task(trace.public_id, group.agents["alice"].pk, group.agents["main"].pk)
     assert SECRET in str(trace.result)

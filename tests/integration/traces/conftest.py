@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from sessions_app.append import Stored, append
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.drafts import draft_message
-from sessions_app.models import Agent, Message, Session
+from sessions_app.models import Agent, Message, Participant, Session
 from sessions_app.protocol.bodies import MessageBody
 from sessions_app.protocol.errors import HubError
 from sessions_app.services.sessions import open_session
@@ -51,6 +52,10 @@ class Talk:
         stored = self.send(text, sender, requires_execution=True, **more)
         return Trace.objects.get(public_id=stored.message.trace_id)
 
+    def restrict(self, agent: str, **profile: Any) -> None:
+        """Give a participant this visibility profile."""
+        Participant.objects.filter(session_id=self.pk, agent__agent_id=agent).update(visibility=profile)
+
     @property
     def session(self) -> Session:
         return Session.objects.get(pk=self.pk)
@@ -58,6 +63,11 @@ class Talk:
     def messages(self, kind: str | None = None) -> list[Message]:
         rows = Message.objects.filter(session_id=self.pk).order_by("sequence")
         return list(rows.filter(kind=kind) if kind else rows)
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """A value as a body of a message has it: JSON that is kept as it came."""
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def statuses(trace: Trace) -> list[str]:

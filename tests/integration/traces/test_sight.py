@@ -9,8 +9,8 @@ import pytest
 from sessions_app.changes import unit_of_work
 from sessions_app.context.provenance import read
 from sessions_app.context.viewing import find_view
-from sessions_app.models import Agent, Participant
-from tests.integration.traces.conftest import Talk
+from sessions_app.models import Agent
+from tests.integration.traces.conftest import Talk, raw
 from traces_app import leases, lifecycle, records
 from traces_app.models import Trace
 from traces_app.moves import Note
@@ -22,10 +22,6 @@ from traces_app.selectors import event_view, events_after, trace_view
 SECRET = "the-secret-4711"
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def restrict(talk: Talk, agent: str, profile: dict[str, Any]) -> None:
-    Participant.objects.filter(session_id=talk.pk, agent__agent_id=agent).update(visibility=profile)
 
 
 def finished(talk: Talk, patch: dict[str, Any] | None = None) -> Trace:
@@ -51,7 +47,7 @@ def as_seen_by(talk: Talk, agent: str, trace: Trace) -> tuple[dict[str, Any], li
 @pytest.mark.parametrize("profile", [{"withheld_senders": ["alice", "worker"]}, {"scope": "addressed"}])
 def test_whoever_may_not_see_who_asked_and_who_worked_sees_neither_task_nor_events(profile: dict[str, Any]) -> None:
     talk = Talk("worker", "reader")
-    restrict(talk, "reader", profile)
+    talk.restrict("reader", **profile)
     trace = finished(talk)
     shape, events = as_seen_by(talk, "reader", trace)
     assert SECRET not in str(shape["task"]) + str(shape["goals"])
@@ -66,7 +62,7 @@ def test_whoever_may_not_see_who_asked_and_who_worked_sees_neither_task_nor_even
 
 def test_redaction_reaches_task_goals_events_and_result() -> None:
     talk = Talk("worker", "reader")
-    restrict(talk, "reader", {"redactions": [{"pattern": SECRET, "replacement": "[x]"}]})
+    talk.restrict("reader", redactions=[{"pattern": SECRET, "replacement": "[x]"}])
     shape, events = as_seen_by(talk, "reader", finished(talk))
     assert SECRET not in str(shape) + str(events)
     assert (shape["task"], shape["goals"][0]["title"], shape["result"]["summary"]) == ("find [x]", "[x]", "[x]")
@@ -74,7 +70,7 @@ def test_redaction_reaches_task_goals_events_and_result() -> None:
 
 def test_labels_reach_the_parts_of_a_result() -> None:
     talk = Talk("worker", "reader")
-    restrict(talk, "reader", {"withheld_labels": ["secret"]})
+    talk.restrict("reader", withheld_labels=["secret"])
     shape, events = as_seen_by(talk, "reader", finished(talk))
     assert shape["result"]["parts"] == [{"text": SECRET}]
     assert all(event.get("withheld") for event in events), "what events hold bears no label, so it can't be judged"
@@ -82,9 +78,9 @@ def test_labels_reach_the_parts_of_a_result() -> None:
 
 def test_what_an_executor_is_given_is_what_its_agent_may_get() -> None:
     talk = Talk("worker", "other", context={"private": SECRET, "open": 1})
-    restrict(talk, "worker", {"withheld_senders": ["other"], "withheld_context": ["private"], "withheld_labels": ["l"]})
+    talk.restrict("worker", withheld_senders=["other"], withheld_context=["private"], withheld_labels=["l"])
     talk.send(f"other says {SECRET}", "other")
-    talk.send("labelled " + SECRET, metadata=_raw({"sensitivity": "l"}))
+    talk.send("labelled " + SECRET, metadata=raw({"sensitivity": "l"}))
     talk.send("for all")
     trace = talk.ask("work", to=["worker"])
     claimed = leases.claim(trace.pk, "test")
@@ -97,7 +93,7 @@ def test_what_an_executor_is_given_is_what_its_agent_may_get() -> None:
 
 def test_an_offer_holds_no_more_than_its_agent_may_get() -> None:
     talk = Talk("worker", "other", executor="delegate", context={"private": SECRET})
-    restrict(talk, "worker", {"withheld_senders": ["other"], "withheld_context": ["private"]})
+    talk.restrict("worker", withheld_senders=["other"], withheld_context=["private"])
     talk.send(f"other says {SECRET}", "other")
     trace = talk.ask("work", to=["worker"])
     offer = _offer_of(trace.pk, 1)
@@ -117,9 +113,3 @@ def test_a_continued_trace_of_somebody_withheld_brings_nothing_along() -> None:
     claimed = leases.claim(trace.pk, "test")
     assert claimed is not None
     assert SECRET not in repr(load_request(claimed, None)[0])
-
-
-def _raw(value: Any) -> Any:
-    import msgspec
-
-    return msgspec.Raw(msgspec.json.encode(value))
