@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from sessions_app import changes
+from sessions_app.changes import Changes
 from sessions_app.models import Agent
 from tests.integration.admin.rows import make_agents
 
@@ -25,6 +29,16 @@ def admin(superuser: User) -> Client:
     client = Client()
     client.force_login(superuser)
     return client
+
+
+@pytest.fixture
+def published() -> Iterator[list[Changes]]:
+    """What was told to this process's sockets."""
+    heard: list[Changes] = []
+    publisher = heard.append
+    changes.add_publisher(publisher)
+    yield heard
+    changes.remove_publisher(publisher)
 
 
 def staff_client(*permissions: str) -> Client:

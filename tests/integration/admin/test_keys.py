@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -11,7 +10,6 @@ from django.apps import apps
 from django.db import connection
 from django.test import Client
 
-from sessions_app import changes
 from sessions_app.changes import Changes
 from sessions_app.keys import issue_key, verify_key
 from sessions_app.models import Agent, ApiKey
@@ -20,16 +18,6 @@ from tests.integration.admin.conftest import agent_form, staff_client
 
 ROOT = "/admin/sessions_app"
 KEY = re.compile(r"ak_[a-z2-7]{12}_[A-Za-z0-9_-]{43}")
-
-
-@pytest.fixture
-def published() -> Iterator[list[Changes]]:
-    """What was told to this process's sockets."""
-    heard: list[Changes] = []
-    publisher = heard.append
-    changes.add_publisher(publisher)
-    yield heard
-    changes.remove_publisher(publisher)
 
 
 def form_of(client: Client, agent: Agent, **more: str) -> dict[str, str]:

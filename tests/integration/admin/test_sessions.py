@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from django.db import connection
 from django.test import Client
 from django.utils.html import escape
 
-from sessions_app import changes
 from sessions_app.append import append
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.drafts import draft_message
@@ -24,16 +22,6 @@ from tests.integration.admin.rows import make_agents, make_messages, make_sessio
 
 ROOT = "/admin/sessions_app"
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'</textarea></pre>{{ 7|add:7 }}{% now 'Y' %}"
-
-
-@pytest.fixture
-def published() -> Iterator[list[Changes]]:
-    """What was told to this process's sockets."""
-    heard: list[Changes] = []
-    publisher = heard.append
-    changes.add_publisher(publisher)
-    yield heard
-    changes.remove_publisher(publisher)
 
 
 @pytest.fixture
