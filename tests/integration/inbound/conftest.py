@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -13,7 +13,9 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection
 
+from hub.a2a.handler import HubHandler
 from hub.a2a.mount import A2AMount
+from hub.a2a.updates import Update
 from sessions_app.models import Agent
 from sessions_app.realtime.runtime import get_runtime, stop_runtime
 from sessions_app.rest.express import Express
@@ -144,6 +146,37 @@ async def bob(peer: MakePeer) -> Peer:
 async def echo(peer: MakePeer) -> Peer:
     """An agent with an executor: it answers `done: …`."""
     return await peer("echo", executor="python:tests.executors:echo")
+
+
+class Streams:
+    """How many streams of tasks have told where their task stands: from then on they tell what happens."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._more = asyncio.Event()
+
+    def count(self) -> None:
+        self._number += 1
+        self._more.set()
+
+    async def begun(self, number: int = 1) -> None:
+        async with asyncio.timeout(30):
+            while self._number < number:
+                self._more.clear()
+                await self._more.wait()
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
+    counted = Streams()
+    updates = HubHandler._updates
+
+    def counting(self: HubHandler, *given: Any, **options: Any) -> AsyncGenerator[Update]:
+        counted.count()
+        return updates(self, *given, **options)
+
+    monkeypatch.setattr(HubHandler, "_updates", counting)
+    return counted
 
 
 async def work() -> int:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hub.a2a.handler import HubHandler
-from tests.integration.inbound.conftest import Peer, events_of, session_of, work, work_soon
+from tests.integration.inbound.conftest import Peer, Streams, events_of, session_of, work, work_soon
 
 
 def old_message(text: str, **message: Any) -> dict[str, Any]:
@@ -43,23 +42,12 @@ async def test_0_3_waits_where_the_client_does_not_say(alice: Peer, echo: Peer) 
         assert (await sending)["status"]["state"] == "completed"
 
 
-async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[object] = []
-    both = asyncio.Event()
-    updates = HubHandler._updates
-
-    def noted(self: HubHandler, *given: Any, **options: Any) -> Any:
-        begun.append(self)
-        if len(begun) == 2:
-            both.set()
-        return updates(self, *given, **options)
-
-    monkeypatch.setattr(HubHandler, "_updates", noted)
+async def test_0_3_streams_and_resubscribes(alice: Peer, bob: Peer, streams: Streams) -> None:
     streaming = asyncio.create_task(alice.rpc("bob", "message/stream", old_message("hello"), version=None))
     session_id = await session_of(bob)
     task_id = (await alice.result("bob", "ListTasks"))["tasks"][0]["id"]
     again = asyncio.create_task(alice.rpc("bob", "tasks/resubscribe", {"id": task_id}, version=None))
-    await both.wait()  # a task that has ended is subscribed to no more
+    await streams.begun(2)  # a task that has ended is subscribed to no more
     await bob.answer(session_id, "hi")
     for answer in (await streaming, await again):
         results = [event["result"] for event in events_of(answer)]
@@ -141,9 +129,10 @@ async def test_tasks_send_keeps_the_names_that_the_client_gave(alice: Peer, echo
     assert (await alice.task("echo", "task-001"))["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_send_subscribe_has_the_events_of_the_seed_in_envelopes(alice: Peer, bob: Peer) -> None:
+async def test_send_subscribe_has_the_events_of_the_seed_in_envelopes(alice: Peer, bob: Peer, streams: Streams) -> None:
     params = {"id": "t", "sessionId": "s", "message": {"role": "user", "parts": [{"type": "text", "text": "weather?"}]}}
     streaming = asyncio.create_task(alice.rpc("bob", "tasks/sendSubscribe", params, version=None))
+    await streams.begun()
     await bob.answer(await session_of(bob), "sunny")
     events = events_of(await streaming)
     assert [event["event"] for event in events] == [
@@ -163,7 +152,7 @@ async def test_send_subscribe_has_the_events_of_the_seed_in_envelopes(alice: Pee
     assert (last["status"]["state"], last["final"]) == ("completed", True)
 
 
-async def test_the_seeds_own_params_are_answered_bare(alice: Peer, bob: Peer) -> None:
+async def test_the_seeds_own_params_are_answered_bare(alice: Peer, bob: Peer, streams: Streams) -> None:
     params = {
         "session_id": "session-001",
         "current_query": "推荐一个适合今天天气的户外活动",
@@ -171,6 +160,7 @@ async def test_the_seeds_own_params_are_answered_bare(alice: Peer, bob: Peer) ->
         "round": 2,
     }
     streaming = asyncio.create_task(alice.rpc("bob", "tasks/sendSubscribe", params, version=None))
+    await streams.begun()
     session_id = await session_of(bob)
     page = (await bob.get(f"sessions/{session_id}/messages")).json()["messages"]
     injected = page[0]["parts"][1]

@@ -17,6 +17,7 @@ from sessions_app.protocol.errors import HubError
 from tests.integration.inbound.conftest import (
     MakePeer,
     Peer,
+    Streams,
     events_of,
     send_params,
     session_of,
@@ -353,8 +354,11 @@ async def test_a_client_does_not_speak_as_the_agent(alice: Peer, bob: Peer) -> N
     assert (await alice.error("bob", "SendMessage", send_params("x", role="ROLE_AGENT")))["code"] == -32602
 
 
-async def test_http_and_json_sends_streams_and_answers_in_the_clients_json(alice: Peer, bob: Peer) -> None:
+async def test_http_and_json_sends_streams_and_answers_in_the_clients_json(
+    alice: Peer, bob: Peer, streams: Streams
+) -> None:
     sending = asyncio.create_task(alice.rest("bob", "POST", "/message:stream", json=send_params("over REST")))
+    await streams.begun()
     await bob.answer(await session_of(bob), "heard")
     events = events_of(await sending)
     assert [next(iter(event)) for event in events] == ["task", "artifactUpdate", "statusUpdate"]

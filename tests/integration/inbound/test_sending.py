@@ -29,6 +29,7 @@ from sessions_app.services.sessions import expire_sessions
 from tests.integration.inbound.conftest import (
     MakePeer,
     Peer,
+    Streams,
     events_of,
     send_params,
     session_of,
@@ -128,8 +129,9 @@ async def test_a_task_that_somebody_has_begun_is_waited_for(
     await working
 
 
-async def test_a_stream_is_the_task_then_the_answer_then_the_end(alice: Peer, bob: Peer) -> None:
+async def test_a_stream_is_the_task_then_the_answer_then_the_end(alice: Peer, bob: Peer, streams: Streams) -> None:
     streaming = asyncio.create_task(alice.rpc("bob", "SendStreamingMessage", send_params("Tell me")))
+    await streams.begun()
     await bob.answer(await session_of(bob), "Told")
     results = [event["result"] for event in events_of(await streaming)]
     assert list(results[0]) == ["task"]
@@ -148,9 +150,10 @@ async def test_an_executor_makes_the_task_a_trace(alice: Peer, echo: Peer) -> No
     assert (trace["session_id"], trace["status"]) == (task["contextId"], "completed")
 
 
-async def test_the_stream_of_a_trace_is_its_event_log(alice: Peer, echo: Peer) -> None:
+async def test_the_stream_of_a_trace_is_its_event_log(alice: Peer, echo: Peer, streams: Streams) -> None:
     streaming = asyncio.create_task(alice.rpc("echo", "SendStreamingMessage", send_params("go")))
-    await work_soon()
+    await streams.begun()
+    assert await work() == 1
     results = [event["result"] for event in events_of(await streaming)]
     kinds = [state_of(r["statusUpdate"]) if "statusUpdate" in r else next(iter(r)) for r in results]
     assert kinds == ["task", "working", "artifactUpdate", "completed"]

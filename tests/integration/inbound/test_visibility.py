@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from hub.a2a.desk import desk_of
 from sessions_app.models import Agent, Session
 from sessions_app.protocol.frames import encode
 from sessions_app.realtime.runtime import get_runtime
-from tests.integration.inbound.conftest import Peer, events_of, send_params, session_of
+from tests.integration.inbound.conftest import Peer, Streams, events_of, send_params, session_of
 
 SECRET = "the-secret-4711"
 
@@ -33,7 +32,7 @@ async def test_a_task_shows_its_owner_no_more_than_the_log_does(alice: Peer, bob
 
 @pytest.mark.parametrize("redacted", [False, True])
 async def test_live_text_reaches_a_stream_only_where_it_can_be_shown_as_it_is(
-    alice: Peer, bob: Peer, redacted: bool
+    alice: Peer, bob: Peer, streams: Streams, redacted: bool
 ) -> None:
     profile: Any = {"redactions": [{"pattern": SECRET}]} if redacted else None
     await Agent.objects.filter(agent_id="alice").aupdate(visibility=profile)
@@ -41,8 +40,7 @@ async def test_live_text_reaches_a_stream_only_where_it_can_be_shown_as_it_is(
     session_id = await session_of(bob)
     session_pk = (await Session.objects.aget(public_id=session_id)).pk
     runtime = get_runtime()
-    while not desk_of(runtime)._listeners:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await streams.begun()
     names = {"session_id": session_id, "from": "bob", "stream_id": "s", "index": 0, "text": SECRET}
     runtime.live.heard({"session_pk": session_pk, "stream_id": "s", "frame": encode("chunk", **names)})
     await bob.answer(session_id, f"{SECRET}!", metadata={"stream_id": "s"})
