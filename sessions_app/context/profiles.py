@@ -24,12 +24,12 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sessions_app.changes import Committed
 from sessions_app.context.provenance import Provenance, labels_of, part_type
 from sessions_app.context.provenance import read as read_provenance
-from sessions_app.context.redaction import Patterns, redact_part, redact_value
+from sessions_app.context.redaction import Patterns, redact, redact_part, redact_value
 from sessions_app.context.shared import Shared, Words
 from sessions_app.protocol.classify import RuleError, effort
 from sessions_app.protocol.errors import Invalid
@@ -188,7 +188,21 @@ class View:
         """
         if self.profile is None:
             return dict(shared.values)
-        withheld = {*(self.profile.withheld_context or ())}
+        return dict(redact_value(self._kept(shared, self.profile), _patterns(self.profile)))
+
+    def shared(self, shared: Shared) -> Shared:
+        """The same with whose words that is, to be shared elsewhere."""
+        if self.profile is None:
+            return shared
+        kept, patterns = self._kept(shared, self.profile), _patterns(self.profile)
+        words = [
+            structs.replace(each, keys=tuple(redact(key, patterns) for key in each.keys if key in kept))
+            for each in shared.words
+        ]
+        return Shared(redact_value(kept, patterns), [each for each in words if each.keys])
+
+    def _kept(self, shared: Shared, profile: Profile) -> dict[str, Any]:
+        withheld = {*(profile.withheld_context or ())}
         withheld.update(key for words in shared.words if not self._may_get_words(words) for key in words.keys)
         kept: dict[str, Any] = {}
         for name, value in shared.values.items():
@@ -196,7 +210,7 @@ class View:
                 continue
             if name == "previous_results" and isinstance(value, dict):
                 value = {trace: result for trace, result in value.items() if self._trusts_summary(result)}
-            kept[name] = redact_value(value, _patterns(self.profile))
+            kept[name] = value
         return kept
 
     def _may_get_words(self, words: Words) -> bool:

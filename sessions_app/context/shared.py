@@ -10,7 +10,7 @@ its message, itself included). A key that nobody is named for is everybody's: wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -46,10 +46,6 @@ class Shared(Struct):
         limit = limits.CONTEXT_BYTES
         return len(dumps(self.values).encode()) <= limit and len(dumps(self.words).encode()) <= 2 * limit
 
-    def seen_as(self, values: dict[str, Any]) -> Shared:
-        """What a reader gets of it (`View.context`) with whose that is, to be shared elsewhere."""
-        return Shared(values, self._named(lambda key: key in values))
-
     def patched(self, patch: Mapping[str, Any], by: str, made_of: Provenance | None = None) -> Shared:
         """With this JSON Merge Patch, as words of `by`.
 
@@ -74,13 +70,14 @@ class Shared(Struct):
         values = {**self.values, key: value}
         if isinstance(self.values.get(key), dict):
             return Shared(values, self.words)
-        return Shared(values, self._named(lambda name: name != key))
-
-    def _named(self, wanted: Callable[[str], bool]) -> list[Words]:
-        return _grouped((key, source) for key, source in self._sources().items() if wanted(key)) if self.words else []
+        return Shared(values, _grouped((name, source) for name, source in self._sources().items() if name != key))
 
     def _sources(self) -> dict[str, _Source]:
-        return {key: (each.by, each.made_of) for each in self.words for key in each.keys}
+        sources: dict[str, _Source | None] = {}
+        for each in self.words:
+            for key in each.keys:  # two that redaction made one have both
+                sources[key] = _both(sources.get(key), (each.by, each.made_of))
+        return {key: source for key, source in sources.items() if source is not None}
 
 
 def _both(one: _Source | None, other: _Source | None) -> _Source | None:

@@ -50,12 +50,11 @@ def create_branch(*, parent_pk: int, body: BranchBody, caller: Agent, changes: C
     if not [agent for agent in agents if agent.pk != caller.pk]:
         raise Invalid("A branch has at least one other participant.", field="participants")
     initial = body.initial_message
-    shared = parent.shared
     opened = open_session(
         initiator=caller,
         participants=agents,
         title=check_title(body.title),
-        context=shared.seen_as(find_view(parent_pk, caller.pk).context(shared)),
+        context=find_view(parent_pk, caller.pk).shared(parent.shared),
         timeout_seconds=parent.timeout_seconds,
         busy_policy=parent.busy_policy,
         context_strategy=parent.context_strategy,

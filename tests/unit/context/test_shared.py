@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sessions_app.context.profiles import Profile, View
+from sessions_app.context.profiles import Profile, Redaction, View
 from sessions_app.context.provenance import Provenance
 from sessions_app.context.shared import Shared, Words, from_columns, from_stored, said_by, stored
 from sessions_app.protocol.jsontext import dumps
@@ -126,5 +126,16 @@ def test_results_that_take_the_place_of_a_text_take_its_writer_away() -> None:
 
 def test_what_is_shared_elsewhere_is_still_whose_it_was() -> None:
     shared = said_by({"x": 1}, "b").patched({"y": 1}, "a")
-    elsewhere = shared.seen_as(seen(shared, "c", withheld_senders=("b",)))
-    assert elsewhere == Shared({"y": 1}, [Words(("y",), ("a",))])
+    assert View("c", Profile(withheld_senders=("b",))).shared(shared) == Shared({"y": 1}, [Words(("y",), ("a",))])
+    assert View("c", None).shared(shared) == shared
+
+
+def test_redaction_reaches_the_names_of_keys_and_none_loses_its_writers() -> None:
+    shared = said_by({"4711": 1, "free": "4711"}, "b").patched({"[x]": 2, "y": 3}, "a")
+    redacting = Profile(redactions=(Redaction("4711", "[x]"),))
+    elsewhere = View("c", redacting).shared(shared)
+    assert elsewhere.values == seen(shared, "c", redactions=redacting.redactions) == {"free": "[x]", "[x]": 2, "y": 3}
+    assert seen(elsewhere, "d", withheld_senders=("b",)) == {"y": 3}
+    assert seen(elsewhere, "d", withheld_senders=("a",)) == {"free": "[x]"}
+    after = elsewhere.patched({"z": 1}, "e")
+    assert whose(after) == {"[x]": ("a", "b"), "free": ("b",), "y": ("a",), "z": ("e",)}
