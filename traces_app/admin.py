@@ -5,27 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Left
-from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 
 from sessions_app.admin import text
-from sessions_app.admin.base import HubAdmin, column
+from sessions_app.admin.asking import AskingAdmin
+from sessions_app.admin.base import column
 from sessions_app.admin.conversation import bound
 from sessions_app.admin.filters import ChoiceFilter, NameFilter
 from sessions_app.admin.reading import TooSlow, read_time_limit, starts_with
-from sessions_app.changes import unit_of_work
-from sessions_app.db import is_outage
+from sessions_app.changes import Changes
 from sessions_app.models import Session
-from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.ids import SESSION_ID, message_id
 from sessions_app.protocol.jsontext import dumps
 from traces_app import states
@@ -70,7 +68,7 @@ class Node:
 
 
 @admin.register(Trace)
-class TraceAdmin(HubAdmin):
+class TraceAdmin(AskingAdmin):
     """Read-only but for cancelling: rows are written by whoever runs the trace."""
 
     list_display = ["trace", "task_line", "status_word", "runner", "executor", "session_link", "attempt", "created"]
@@ -81,6 +79,10 @@ class TraceAdmin(HubAdmin):
     sortable_by = ["created"]
     ordering = ["-id"]
     actions = ["cancel_selected"]
+    verb = "cancel"
+    verb_titles = ("Cancel a trace", "Cancel traces")
+    verb_question = "What runs is stopped, and its session is told. A trace that has ended is left as it is."
+    verb_button = "Cancel the work"
 
     # --- the list ----------------------------------------------------------------------------------------------------
 
@@ -128,14 +130,6 @@ class TraceAdmin(HubAdmin):
         return False
 
     # --- pages -------------------------------------------------------------------------------------------------------
-
-    def get_urls(self) -> list[URLPattern]:
-        cancel = path(
-            "<path:object_id>/cancel/",
-            self.admin_site.admin_view(self.cancel_view),
-            name=f"{self.opts.app_label}_{self.opts.model_name}_cancel",
-        )
-        return [cancel, *super().get_urls()]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """By the key, or by the id that people know."""
@@ -210,67 +204,25 @@ class TraceAdmin(HubAdmin):
 
     # --- cancelling --------------------------------------------------------------------------------------------------
 
-    def cancel_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        trace = self.get_object(request, unquote(object_id))
-        if not self.has_change_permission(request, trace):
-            raise PermissionDenied
-        if trace is None:
-            return self.missing(request, object_id)
-        if request.method == "POST":
-            self.cancel(request, [trace])
-            return HttpResponseRedirect(self.page_url("change", trace.pk))
-        return self._ask(request, [trace], back=self.page_url("change", trace.pk))
+    def named(self, row: Trace) -> tuple[str, str]:
+        return row.public_id, text.one_line(row.task, 80)
 
     @admin.action(description="Cancel selected traces", permissions=["change"])
     def cancel_selected(self, request: HttpRequest, queryset: QuerySet[Trace]) -> HttpResponseBase | None:
-        traces = list(queryset)
-        if "confirmed" in request.POST:
-            self.cancel(request, traces)
-            return None
-        return self._ask(request, traces, back=self.page_url("changelist"), action="cancel_selected")
+        return self.selected(request, queryset)
 
-    def _ask(
-        self, request: HttpRequest, traces: list[Trace], *, back: str, action: str | None = None
-    ) -> HttpResponseBase:
-        return TemplateResponse(
-            request,
-            "admin/sessions_app/confirm.html",
-            self.context(
-                request,
-                title="Cancel a trace" if action is None else "Cancel traces",
-                question="What runs is stopped, and its session is told. A trace that has ended is left as it is.",
-                things=[(trace.public_id, text.one_line(trace.task, 80)) for trace in traces],
-                keys=[trace.pk for trace in traces],
-                key_field=ACTION_CHECKBOX_NAME,
-                action=action,
-                button="Cancel the work",
-                back=back,
-            ),
-        )
+    def do(self, request: HttpRequest, rows: list[Trace], form: forms.Form | None) -> None:
+        reason = f"by {request.user.get_username()} in the admin"
 
-    def cancel(self, request: HttpRequest, traces: list[Trace]) -> None:
-        """Each in a unit of work of its own, so that one that can't be cancelled keeps none of the others."""
-        cancelled = ended = 0
-        for trace in sorted(traces, key=lambda trace: trace.pk):
-            try:
-                with unit_of_work() as changes:
-                    if cancel_trace(
-                        trace_pk=trace.pk,
-                        session_pk=trace.session_id,
-                        by="hub",
-                        reason=f"by {request.user.get_username()} in the admin",
-                        changes=changes,
-                    ):
-                        self.log_change(request, trace, "Cancelled")
-                        cancelled += 1
-                    else:
-                        ended += 1
-            except HubError as error:
-                self.message_user(request, f"{trace.public_id}: {error.message}", messages.ERROR)
-            except DatabaseError as error:
-                if not is_outage(error):
-                    raise
-                self.message_user(request, f"{trace.public_id}: the database is busy; try again.", messages.ERROR)
+        def cancel(trace: Trace, changes: Changes) -> bool:
+            cancelled = cancel_trace(
+                trace_pk=trace.pk, session_pk=trace.session_id, by="hub", reason=reason, changes=changes
+            )
+            if cancelled:
+                self.log_change(request, trace, "Cancelled")
+            return cancelled
+
+        cancelled, ended = self.one_by_one(request, rows, cancel)
         if cancelled:
             self.message_user(request, f"Cancelled {cancelled} trace{'s' if cancelled > 1 else ''}.", messages.SUCCESS)
         if ended:

@@ -8,19 +8,18 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.widgets import AutocompleteSelect
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
 from django.utils.cache import add_never_cache_headers
 from django.utils.html import format_html
 
 from sessions_app.admin import text
-from sessions_app.admin.base import HubAdmin, is_key
+from sessions_app.admin.asking import AskingAdmin
+from sessions_app.admin.base import is_key
 from sessions_app.admin.fields import one_line
 from sessions_app.admin.filters import AgentFilter, ChoiceFilter
 from sessions_app.admin.reading import starts_with
@@ -83,7 +82,7 @@ class ScopeFilter(ChoiceFilter):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(HubAdmin):
+class ApiKeyAdmin(AskingAdmin):
     list_display = ["shown", "agent_link", "scope_word", "label_line", "state", "created", "ends", "used"]
     list_display_links = ["shown"]
     list_filter = [StateFilter, ScopeFilter, AgentFilter]
@@ -93,6 +92,10 @@ class ApiKeyAdmin(HubAdmin):
     sortable_by = ["created"]
     ordering = ["-id"]
     actions = ["revoke_selected"]
+    verb = "revoke"
+    verb_titles = ("Revoke a key", "Revoke keys")
+    verb_question = "What uses it is shut out within seconds, for good."
+    verb_button = "Revoke"
 
     @admin.display(description="key")
     def shown(self, row: ApiKey) -> str:
@@ -224,53 +227,14 @@ class ApiKeyAdmin(HubAdmin):
 
     # --- revoking: to change a key is to revoke it -------------------------------------------------------------------
 
-    def get_urls(self) -> list[URLPattern]:
-        revoke = path(
-            "<path:object_id>/revoke/",
-            self.admin_site.admin_view(self.revoke_view),
-            name=f"{self.opts.app_label}_{self.opts.model_name}_revoke",
-        )
-        return [revoke, *super().get_urls()]
-
-    def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        row = self.get_object(request, unquote(object_id))
-        if not self.has_change_permission(request, row):
-            raise PermissionDenied
-        if row is None:
-            return self.missing(request, object_id)
-        if request.method == "POST":
-            self.revoke(request, [row])
-            return HttpResponseRedirect(self.page_url("change", row.pk))
-        return self._ask(request, [row], back=self.page_url("change", row.pk))
+    def named(self, row: ApiKey) -> tuple[str, str]:
+        return f"{row} of {row.agent.agent_id}", row.label
 
     @admin.action(description="Revoke selected keys", permissions=["change"])
     def revoke_selected(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> HttpResponseBase | None:
-        rows = list(queryset)
-        if "confirmed" in request.POST:
-            self.revoke(request, rows)
-            return None
-        return self._ask(request, rows, back=self.page_url("changelist"), action="revoke_selected")
+        return self.selected(request, queryset)
 
-    def _ask(
-        self, request: HttpRequest, rows: list[ApiKey], *, back: str, action: str | None = None
-    ) -> HttpResponseBase:
-        return TemplateResponse(
-            request,
-            "admin/sessions_app/confirm.html",
-            self.context(
-                request,
-                title="Revoke a key" if action is None else "Revoke keys",
-                question="What uses it is shut out within seconds, for good.",
-                things=[(f"{row} of {row.agent.agent_id}", row.label) for row in rows],
-                keys=[row.pk for row in rows],
-                key_field=ACTION_CHECKBOX_NAME,
-                action=action,
-                button="Revoke",
-                back=back,
-            ),
-        )
-
-    def revoke(self, request: HttpRequest, rows: list[ApiKey]) -> None:
+    def do(self, request: HttpRequest, rows: list[ApiKey], form: forms.Form | None) -> None:
         good = [row for row in rows if row.revoked_at is None]
         with unit_of_work():
             revoke_keys(good)

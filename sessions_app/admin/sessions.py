@@ -6,27 +6,22 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
 from django.utils.html import format_html
 
 from sessions_app import states
 from sessions_app.admin import text
-from sessions_app.admin.base import HubAdmin
+from sessions_app.admin.asking import AskingAdmin
 from sessions_app.admin.conversation import JSON_CHARACTERS, PARTICIPANTS, bound, page_of, places_of, shown_names
 from sessions_app.admin.filters import ChangedFilter, ParticipantFilter, StatusFilter
 from sessions_app.admin.reading import TooSlow, read_time_limit, starts_with
-from sessions_app.changes import unit_of_work
-from sessions_app.db import is_outage
+from sessions_app.changes import Changes
 from sessions_app.models import Participant, Session
 from sessions_app.protocol import limits
-from sessions_app.protocol.errors import HubError
 from sessions_app.protocol.ids import AGENT_ID, SESSION_ID
 from sessions_app.services.sessions import close_session, load_states
 
@@ -43,7 +38,7 @@ class CloseForm(forms.Form):
 
 
 @admin.register(Session)
-class SessionAdmin(HubAdmin):
+class SessionAdmin(AskingAdmin):
     list_display = ["session", "title_line", "status_word", "who", "length", "changed", "created"]
     list_display_links = ["session"]
     list_filter = [StatusFilter, ChangedFilter, ParticipantFilter]
@@ -52,6 +47,10 @@ class SessionAdmin(HubAdmin):
     sortable_by = ["changed", "created"]
     ordering = ["-changed_at"]
     actions = ["close_selected"]
+    verb = "close"
+    verb_titles = ("Close a session", "Close sessions")
+    verb_question = "The participants can then read what was said, and write no more. Work that runs is cancelled."
+    verb_button = "Close"
 
     # --- the list ----------------------------------------------------------------------------------------------------
 
@@ -110,14 +109,6 @@ class SessionAdmin(HubAdmin):
 
     # --- pages -------------------------------------------------------------------------------------------------------
 
-    def get_urls(self) -> list[URLPattern]:
-        close = path(
-            "<path:object_id>/close/",
-            self.admin_site.admin_view(self.close_view),
-            name=f"{self.opts.app_label}_{self.opts.model_name}_close",
-        )
-        return [close, *super().get_urls()]
-
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """By the key, or by the id that people know."""
         if SESSION_ID.fullmatch(object_id):
@@ -172,64 +163,26 @@ class SessionAdmin(HubAdmin):
 
     # --- closing -----------------------------------------------------------------------------------------------------
 
-    def close_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        session = self.get_object(request, unquote(object_id))
-        if not self.has_change_permission(request, session):
-            raise PermissionDenied
-        if session is None:
-            return self.missing(request, object_id)
-        form = CloseForm(request.POST if request.method == "POST" else None)
-        if request.method == "POST" and form.is_valid():
-            self.close(request, [session], form.cleaned_data["reason"])
-            return HttpResponseRedirect(self.page_url("change", session.pk))
-        return self._ask(request, [session], form, back=self.page_url("change", session.pk))
+    def verb_form(self, data: QueryDict | None) -> forms.Form:
+        return CloseForm(data)
+
+    def named(self, row: Session) -> tuple[str, str]:
+        return row.public_id, text.one_line(row.title, 80)
 
     @admin.action(description="Close selected sessions", permissions=["change"])
     def close_selected(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
-        sessions = list(queryset)
-        form = CloseForm(request.POST if "confirmed" in request.POST else None)
-        if form.is_bound and form.is_valid():
-            self.close(request, sessions, form.cleaned_data["reason"])
-            return None
-        return self._ask(request, sessions, form, back=self.page_url("changelist"), action="close_selected")
+        return self.selected(request, queryset)
 
-    def _ask(
-        self, request: HttpRequest, sessions: list[Session], form: CloseForm, *, back: str, action: str | None = None
-    ) -> HttpResponseBase:
-        return TemplateResponse(
-            request,
-            "admin/sessions_app/confirm.html",
-            self.context(
-                request,
-                title="Close a session" if action is None else "Close sessions",
-                question="The participants can then read what was said, and write no more. Work that runs is cancelled.",
-                things=[(session.public_id, text.one_line(session.title, 80)) for session in sessions],
-                keys=[session.pk for session in sessions],
-                key_field=ACTION_CHECKBOX_NAME,
-                action=action,
-                form=form,
-                button="Close",
-                back=back,
-            ),
-        )
+    def do(self, request: HttpRequest, rows: list[Session], form: forms.Form | None) -> None:
+        reason = form.cleaned_data["reason"] if form is not None else ""
 
-    def close(self, request: HttpRequest, sessions: list[Session], reason: str) -> None:
-        """End each in a unit of work of its own, so that one that can't be ended keeps none of the others."""
-        closed = ended = 0
-        for session in sorted(sessions, key=lambda session: session.pk):
-            try:
-                with unit_of_work() as changes:
-                    if close_session(session_pk=session.pk, reason=reason or None, changes=changes):
-                        self.log_change(request, session, f"Closed: {reason or 'completed'}")
-                        closed += 1
-                    else:
-                        ended += 1
-            except HubError as error:
-                self.message_user(request, f"{session.public_id}: {error.message}", messages.ERROR)
-            except DatabaseError as error:
-                if not is_outage(error):
-                    raise
-                self.message_user(request, f"{session.public_id}: the database is busy; try again.", messages.ERROR)
+        def close(session: Session, changes: Changes) -> bool:
+            closed = close_session(session_pk=session.pk, reason=reason or None, changes=changes)
+            if closed:
+                self.log_change(request, session, f"Closed: {reason or 'completed'}")
+            return closed
+
+        closed, ended = self.one_by_one(request, rows, close)
         if closed:
             self.message_user(request, f"Closed {closed} session{'s' if closed > 1 else ''}.", messages.SUCCESS)
         if ended:
