@@ -125,15 +125,17 @@ class Guide:
         if (found := _SEARCH.search(text)) is not None:
             hits = search_files(self._roots, found[1].strip(), ".", Budget(SECONDS), ignore_case=True)
             return report.matches(hits, language)
+        courtesy = small_talk(text)
+        if courtesy not in (None, "noted"):  # a project may be large: who only greets does not wait until it is read
+            return self._courtesy(talk, str(courtesy), language)
         project = self._scan()
         try:
             part = _named(project, text, language)
         except Unnamed as problem:
             return report.not_found(problem.error, problem.asked, project, language)
         agrees = talk.focus is not None and _DETAILS.search(text) is not None
-        courtesy = small_talk(text) if part is None else None
-        if courtesy is not None and not (courtesy == "noted" and agrees):  # 好的 may mean yes
-            return self._courtesy(talk, courtesy, language)
+        if courtesy is not None and part is None and not agrees:  # 好的 may mean yes
+            return None
         talk.courtesies = 0
         if part is not None:
             talk.focus, talk.helped = part.dotted, False
