@@ -1,7 +1,8 @@
 """The SDK's dispatchers, and what has to be put right in release 1.3.0 of them. Each repair has a test that fails without it.
 
 - An internal error carries the exception's text; a parse error that of protobuf or json.
-- 0.3: bad params are -32600 instead of -32602; a result that is null is left out; a part of an unknown kind is a text.
+- 0.3: bad params are -32600 instead of -32602, and a number of more than 32 bits is an internal error; a result that is null is
+  left out; a part of an unknown kind is a text.
 - The version is looked for in the header alone (the door has put it there).
 """
 
@@ -31,7 +32,7 @@ from starlette.routing import Route
 
 from hub.a2a.errors import rpc_error
 from hub.a2a.handler import HubHandler
-from hub.a2a.rest import as_told, rest_routes
+from hub.a2a.rest import LENGTH, LENGTH_MAX, as_told, rest_routes
 
 PARSE = "parseError"
 
@@ -70,7 +71,7 @@ class OldAdapter(JSONRPC03Adapter):
         return create_event_source_response(_old_events(request_id, aiter(stream(request_obj, context))))
 
     async def handle_request(self, request_id: Any, method: str, body: dict[str, Any], request: Request) -> Any:
-        if any(_is_of_no_kind(part) for part in _parts_of(body)):
+        if any(_is_of_no_kind(part) for part in _parts_of(body)) or not _lengths_fit(body.get("params")):
             return self._generate_error_response(request_id, OldInvalidRequest())
         response = await super().handle_request(request_id, method, body, request)
         if not isinstance(response, JSONResponse):
@@ -101,6 +102,14 @@ def _parts_of(body: Any) -> list[Any]:
 def _is_of_no_kind(part: Any) -> bool:
     """The SDK takes a part whose discriminator it does not know for a text."""
     return isinstance(part, dict) and part.get("kind", part.get("type", "text")) not in ("text", "file", "data")
+
+
+def _lengths_fit(params: Any) -> bool:
+    """What is no 32-bit number, the SDK fails to put into its own types."""
+    params = params if isinstance(params, dict) else {}
+    configuration = params.get("configuration")
+    given = [params.get(LENGTH), configuration.get(LENGTH) if isinstance(configuration, dict) else None]
+    return all(abs(length) <= LENGTH_MAX for length in given if isinstance(length, int | float))
 
 
 def told(error: Any) -> A2AError | JSONRPCError:

@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 from hub.a2a.handler import HubHandler
 
 log = logging.getLogger("hub.a2a")
+LENGTH, LENGTH_MAX = "historyLength", (1 << 31) - 1  # 32 bits in every version
 Endpoint = Callable[[Request], Awaitable[Any]]
 NOT_OF_THE_FORM = "The request is not of this operation's form."
 
@@ -53,9 +54,9 @@ class OldRest(REST03Adapter):
 
     async def _handle_request(self, method: Any, request: Request) -> Response:
         """Also checks what the SDK takes for a number."""
-        given = request.query_params.get("historyLength")
-        if given is not None and not given.isdecimal():
-            return refused(InvalidParamsError("historyLength is not negative."))
+        given = request.query_params.get(LENGTH)
+        if given is not None and not (given.isascii() and given.isdecimal() and int(given[:20]) <= LENGTH_MAX):
+            return refused(InvalidParamsError(f"{LENGTH} is a whole number from 0 to {LENGTH_MAX}."))
         answer: Response = await super()._handle_request(method, request)
         return answer
 

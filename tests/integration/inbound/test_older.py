@@ -73,6 +73,21 @@ async def test_0_3_gets_the_code_that_it_knows(alice: Peer, bob: Peer, method: s
     assert (await alice.error("bob", method, params, version=None))["code"] == code
 
 
+@pytest.mark.parametrize("length", [1 << 31, -(1 << 40), 1e30, 99999999999])
+async def test_0_3_is_told_that_a_length_is_too_large(alice: Peer, bob: Peer, length: float) -> None:
+    configuration = {"configuration": {"historyLength": length}}
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("tasks/get", {"id": "x", "historyLength": length}),
+        ("message/send", old_message("hello") | configuration),
+        ("message/stream", old_message("hello") | configuration),
+    ]
+    for method, params in asked:
+        assert (await alice.error("bob", method, params, version=None))["code"] == -32602
+    answer = await alice.call("GET", f"/a2a/agents/bob/v1/tasks/x?historyLength={length:.0f}")
+    assert answer.status_code == 400
+    assert (await alice.result("bob", "ListTasks"))["tasks"] == []
+
+
 async def test_a_refused_stream_says_so_in_the_stream_in_0_3(alice: Peer, bob: Peer) -> None:
     events = events_of(await alice.rpc("bob", "tasks/resubscribe", {"id": "nothing"}, version=None))
     assert [event["error"]["code"] for event in events] == [-32001]
@@ -96,6 +111,7 @@ async def test_0_3_over_http_and_json(alice: Peer, echo: Peer) -> None:
     assert shown.json()["status"]["state"] == "TASK_STATE_COMPLETED"
     for path, status in (
         (f"tasks/{task['id']}?historyLength=many", 400),
+        (f"tasks/{task['id']}?historyLength=٣", 400),
         ("tasks/nothing", 404),
         ("tasks/nothing:subscribe", 404),
     ):
