@@ -151,7 +151,8 @@ class EventFramer:
         data = self._rest + piece
         out: list[bytes] = []
         start = 0
-        for end in _LINE_END.finditer(data):
+        # The rest holds no end but, as its last byte, half of one: a long line in small pieces is not searched again and again.
+        for end in _LINE_END.finditer(data, max(0, len(self._rest) - 1)):
             if end.group() == b"\r" and end.end() == len(data):
                 break  # perhaps the first half of \r\n
             self._line(data[start : end.start()], out)

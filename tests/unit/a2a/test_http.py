@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.a2a import addresses
+from hub.a2a import addresses, http
 from hub.a2a import http as guarded
 from hub.a2a.addresses import AddressRefused
 from hub.a2a.http import EventFramer, GuardedTransport, TooLarge, Unreadable
@@ -149,6 +149,22 @@ def test_every_line_end_of_the_standard_is_known_wherever_the_bytes_are_cut(end:
     for size in range(1, len(stream)):
         framer = EventFramer()
         assert b"".join(framer.feed(stream[i : i + size]) for i in range(0, len(stream), size)) == wanted
+
+
+def test_a_long_line_that_comes_in_small_pieces_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Search:
+        searched = 0
+
+        def finditer(self, data: bytes, start: int = 0) -> Any:
+            self.searched += len(data) - start
+            return line_end.finditer(data, start)
+
+    line_end, search = guarded._LINE_END, Search()
+    monkeypatch.setattr(guarded, "_LINE_END", search)
+    event = b"data: " + b"x" * 100_000 + b"\n\n"
+    framer = EventFramer()
+    assert b"".join(framer.feed(event[i : i + 10]) for i in range(0, len(event), 10)) == event
+    assert search.searched < 2 * len(event)
 
 
 def test_comments_cost_nothing_however_many_there_are() -> None:
