@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hub.a2a import addresses, http
+from hub.a2a import addresses
 from hub.a2a import http as guarded
 from hub.a2a.addresses import AddressRefused
 from hub.a2a.http import EventFramer, GuardedTransport, TooLarge, Unreadable
