@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -65,7 +65,7 @@ class Runtime:
         self.readers = Readers()
         self.vouching = Vouching(self.registry, self.readers)
         self.writer = Writer(self.loop, self._committed)
-        self.hints = LayerHints(self._heard, lambda fields: self.live.heard(fields))
+        self.hints = LayerHints(self._deliver, lambda fields: self.live.heard(fields))
         self.doorbell = Doorbell(self._ring) if Doorbell.fits() else None
         self.rates_messages = Rates(settings.HUB_RATE_MESSAGES, settings.HUB_BURST_MESSAGES)
         self.stopping = False
@@ -248,9 +248,6 @@ class Runtime:
         """A hint of another process that came by a way of its own; on the loop."""
         changes = decode_changes(data)
         count_stored(changes)
-        self._heard(changes)
-
-    def _heard(self, changes: Changes) -> None:
         self._deliver(changes)
 
     def _deliver(self, changes: Changes) -> None:
@@ -404,10 +401,6 @@ class Runtime:
         profiles: dict[int, str] = await self.read(own_profiles, list(agents))
         known, self._profiles = self._profiles, profiles
         self.registry.review(pk for pk in agents if known.get(pk) != profiles.get(pk))
-
-    @property
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 _runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
