@@ -111,15 +111,18 @@ class Talk:
         return [(message.sender, message.content) for message in found]
 
     async def result(self) -> Message:
-        """The result of what the cloud program wanted to have executed."""
+        """The result of what the cloud program wanted to have executed. (Programs that begin anew may want it once more.)"""
+        wanted = (await self.sent(DETAILS)).message_id
         found: list[Message] = []
 
         async def there() -> bool:
-            found[:] = [m async for m in self.calls.history(self.session_id) if m.kind == "result"]
-            return bool(found) and found[-1].reply_to == (await self.sent(DETAILS)).message_id
+            found[:] = [m async for m in self.calls.history(self.session_id) if m.reply_to == wanted]
+            found[:] = [m for m in found if m.kind == "result"]
+            return bool(found)
 
         await eventually(there)
-        return found[-1]
+        (result,) = found
+        return result
 
     async def sent(self, text: str) -> Message:
         return next(iter([m async for m in self.calls.history(self.session_id) if m.content == text]))
