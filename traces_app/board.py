@@ -43,9 +43,15 @@ MAX_FOLLOWER_FRAMES = 1000
 class Follower:
     """Somebody who follows one trace (an event stream): woken when there is something to read."""
 
-    def __init__(self) -> None:
+    def __init__(self, session_pk: int, agent_pk: int) -> None:
+        self._place = session_pk, agent_pk
         self.wake = asyncio.Event()
         self.frames: list[Piece] = []
+
+    def takes(self, fields: dict[str, Any]) -> bool:
+        """Whether this text is the trace's: of a worker, or of the agent that runs it, in its session."""
+        by = fields.get("by")
+        return by is None or (fields["session_pk"], by) == self._place
 
 
 class Board:
@@ -176,9 +182,9 @@ class Board:
 
     # Following one trace
 
-    def follow(self, pk: int, trace_id: str) -> Follower:
-        """Give it back with `unfollow`."""
-        follower = Follower()
+    def follow(self, pk: int, trace_id: str, *, session_pk: int, agent_pk: int) -> Follower:
+        """Follow a trace of that session, run by that agent; give it back with `unfollow`."""
+        follower = Follower(session_pk, agent_pk)
         self._followers.setdefault(pk, set()).add(follower)
         self._streams.setdefault(trace_id, set()).add(follower)
         return follower
@@ -190,7 +196,7 @@ class Board:
     def frame(self, fields: dict[str, Any]) -> None:
         followers = [*self._streams.get(fields["stream_id"], ()), *self._streams.get(fields.get("also", ""), ())]
         for follower in followers:
-            if len(follower.frames) < MAX_FOLLOWER_FRAMES:
+            if follower.takes(fields) and len(follower.frames) < MAX_FOLLOWER_FRAMES:
                 follower.frames.append(Piece(fields))
                 follower.wake.set()
 

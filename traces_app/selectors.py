@@ -29,6 +29,7 @@ class TraceAccess(NamedTuple):
 
     pk: int
     session_pk: int
+    agent_pk: int
     trace_id: str
     view: View
 
@@ -37,20 +38,20 @@ def find_trace(trace_id: str, principal: Principal) -> TraceAccess:
     """The trace, if its request is this principal's to read; `NotFound` for a foreign and an unknown one alike."""
     row = (
         Trace.objects.filter(public_id=trace_id)
-        .values_list("pk", "session_id", "public_id", "message_sequence")
+        .values_list("pk", "session_id", "agent_id", "public_id", "message_sequence")
         .first()
         if len(trace_id) <= 40 and "\0" not in trace_id
         else None
     )
     if row is None:
         raise NotFound()
-    pk, session_pk, public_id, sequence = row
+    pk, session_pk, agent_pk, public_id, sequence = row
     view = open_view()
     if not principal.is_operator:
         view = find_view(session_pk, principal.agent_pk)
         if view.floor > sequence:
             raise NotFound()
-    return TraceAccess(pk, session_pk, public_id, view)
+    return TraceAccess(pk, session_pk, agent_pk, public_id, view)
 
 
 def trace_view(pk: int, view: View) -> dict[str, Any]:

@@ -37,7 +37,9 @@ class Watch:
         self.runtime = runtime
         self.ref = ref
         if ref.is_trace:
-            self._seat: Any = board_of(runtime).follow(ref.pk, ref.task_id)
+            self._seat: Any = board_of(runtime).follow(
+                ref.pk, ref.task_id, session_pk=ref.session_pk, agent_pk=ref.agent_pk
+            )
         else:
             self._seat = desk_of(runtime).listen(ref.session_pk)
 

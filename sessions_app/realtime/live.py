@@ -38,6 +38,7 @@ class LiveText:
         if trace_id is not None:
             names["trace_id"] = trace_id
         fields = {"session_pk": feed.session_pk, "stream_id": stream_id, "frame": encode("chunk", **names)}
+        fields["by"] = sender.principal.agent_pk  # the name of a stream is of the sender's choosing
         self._pass_on(fields, but=sender)
         self._runtime.hints.send_frame(**fields)
 

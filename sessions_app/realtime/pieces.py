@@ -20,8 +20,8 @@ class _Sender(Struct):
 
 @dataclass(frozen=True)
 class Piece:
-    """A `chunk` frame. What travels between processes is `{"session_pk", "stream_id", "frame"}` and, where the text is made of
-    others' words, `provenance`."""
+    """A `chunk` frame. What travels between processes is `{"session_pk", "stream_id", "frame"}`; `by`, the key of the agent whose
+    socket it came from (a worker's has none); and, where the text is made of others' words, `provenance`."""
 
     fields: dict[str, Any]
 

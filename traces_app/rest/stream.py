@@ -42,7 +42,7 @@ async def follow_trace(
     yield ": connected\n\n"  # before anything is held that a reader who leaves at once would leave behind
     board = board_of(runtime)
     # Registered before the first page is read: what is committed from now on wakes us.
-    follower = board.follow(access.pk, access.trace_id)
+    follower = board.follow(access.pk, access.trace_id, session_pk=access.session_pk, agent_pk=access.agent_pk)
     now = runtime.loop.time
     said, checked = now(), now()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hub.a2a import following
 from hub.a2a.following import Watch, follow
 from hub.a2a.tasks import find_task
 from hub.a2a.updates import Page, Update, page_after
+from sessions_app.context.profiles import open_view
 from sessions_app.keys import Principal
 from sessions_app.models import Agent
 from sessions_app.protocol.frames import encode
@@ -113,6 +115,26 @@ async def test_text_that_overtakes_its_claim_waits_for_it(
                 "one ",
                 "two",
             ]
+
+
+async def test_text_in_the_name_of_a_trace_is_taken_from_its_own_agent_alone(alice: Peer, echo: Peer) -> None:
+    """A stream's name is of the sender's choosing, and whoever is in the session knows the trace's."""
+    task = await alice.send("echo")
+    runtime = get_runtime()
+    watch, _ = await watching(alice, task)
+
+    def say(agent_pk: int, session_pk: int, text: str) -> None:
+        sender: Any = SimpleNamespace(
+            connection_id=f"{agent_pk} {session_pk}", principal=SimpleNamespace(agent_pk=agent_pk)
+        )
+        feed: Any = SimpleNamespace(session_pk=session_pk, session_id=task["contextId"], agent_id="echo")
+        runtime.live.chunk(sender=sender, feed=feed, stream_id=task["id"], text=text)
+
+    with watch:
+        say(watch.ref.owner_pk, watch.ref.session_pk, "of somebody in the session")
+        say(watch.ref.agent_pk, watch.ref.session_pk + 1, "of the agent, in another session")
+        say(watch.ref.agent_pk, watch.ref.session_pk, "its own")
+        assert [frame["text"] for frame in watch.frames(open_view())] == ["its own"]
 
 
 @pytest.mark.parametrize("overtakes", [False, True])
