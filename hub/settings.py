@@ -130,6 +130,8 @@ else:
     _database["CONN_MAX_AGE"] = 0
     _database["OPTIONS"] = {
         **_database.get("OPTIONS", {}),
+        # Only for `sessions_app.db.prepared_cursor`; a pooler that hands connections on between transactions may want it off.
+        "prepare_threshold": 5 if env_flag("HUB_DATABASE_PREPARED", True) else None,
         "options": "-c lock_timeout=2000 -c idle_in_transaction_session_timeout=5000",
         "pool": {
             "min_size": 1,

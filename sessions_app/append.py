@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
 from sessions_app import sql, states
 from sessions_app.changes import Changes, Committed, SessionState
-from sessions_app.db import utc_now, wire_time, write_transaction
+from sessions_app.db import prepared_cursor, utc_now, wire_time, write_transaction
 from sessions_app.hooks import append_hooks, question_hooks
 from sessions_app.identities import hub_agent_key
 from sessions_app.members import Member, Members, members_of
@@ -95,7 +94,7 @@ class Entry:
 
 def append(drafts: Sequence[Draft], changes: Changes) -> list[Outcome]:
     """Write `drafts` in order; returns one outcome each. Joins the caller's transaction, else has one of its own."""
-    with write_transaction(), connection.cursor() as cursor:
+    with write_transaction(), prepared_cursor() as cursor:
         locked = sql.lock_sessions(cursor, (draft.session_pk for draft in drafts))
         return _Batch(cursor, locked, changes).write(drafts)
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db.backends.utils import CursorWrapper
 
 _files = threading.local()
 
@@ -72,6 +73,22 @@ def lend_connection() -> None:
     """A thread that is about to wait for something else gives its connection back to the pool; a file stays open."""
     if on_postgres() and not connection.in_atomic_block:
         connection.close()
+
+
+def prepared_cursor() -> CursorWrapper:
+    """A cursor for statements that run again and again: PostgreSQL keeps them prepared, parsed and planned, per connection.
+
+    Django's own has the values in the text, and to parse and plan that costs the server more than to carry it out. So here
+    values are parameters, and the texts are few. (SQLite's driver keeps statements by itself.)
+    """
+    if not on_postgres():
+        return connection.cursor()
+    from psycopg import Cursor  # an embedded hub does without
+
+    connection.ensure_connection()
+    # As `connection.cursor()` does it, which takes a class that writes the values into the text.
+    wrapped: CursorWrapper = connection._prepare_cursor(Cursor(connection.connection))  # type: ignore[attr-defined]
+    return wrapped
 
 
 def is_outage(error: BaseException) -> bool:

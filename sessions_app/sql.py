@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.backends.utils import CursorWrapper
 
 from sessions_app.changes import Committed
-from sessions_app.db import column_time, from_column, on_postgres, time_as_text
+from sessions_app.db import column_time, from_column, on_postgres, prepared_cursor, time_as_text
 from sessions_app.protocol.frames import message_body
 from sessions_app.protocol.ids import message_id
 from sessions_app.protocol.jsontext import dumps, loads
@@ -272,7 +272,7 @@ def messages_before(session_pk: int, before: int, floor: int, limit: int) -> lis
 def messages_by_key(keys: Collection[int]) -> dict[int, Committed]:
     if not keys:
         return {}
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(f"{_history()} WHERE m.id IN ({marks(keys)})", list(keys))
         return {row[0]: committed(row) for row in cursor.fetchall()}
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
-
 from sessions_app.changes import Changes
-from sessions_app.db import on_postgres, utc_now
+from sessions_app.db import on_postgres, prepared_cursor, utc_now
 from traces_app import sql
 from traces_app.models import Trace
 from traces_app.redaction import storable
@@ -40,7 +38,7 @@ def database_now() -> datetime:
     """Leases of several machines are compared by one clock. On SQLite there is one machine."""
     if not on_postgres():
         return utc_now()
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         moment: datetime = cursor.fetchone()[0]
     return moment

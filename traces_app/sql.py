@@ -17,7 +17,7 @@ from sessions_app.context.profiles import View
 from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.shared import Shared, from_columns, from_stored
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
-from sessions_app.db import from_column, time_as_text
+from sessions_app.db import from_column, prepared_cursor, time_as_text
 from sessions_app.sql import marks, messages_by_key
 from traces_app.columns import prepared
 from traces_app.models import ToolCall, Trace, TraceEvent
@@ -53,7 +53,7 @@ def _made(row: Sequence[Any]) -> Trace:
 
 
 def _first(query: str, parameters: Sequence[Any]) -> Sequence[Any] | None:
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(query, parameters)
         row: Sequence[Any] | None = cursor.fetchone()
     return row
@@ -71,7 +71,7 @@ def claimable(
     columns: str, where: str, parameters: Sequence[Any] = (), *, order: str = "t.id", limit: int
 ) -> list[tuple[Any, ...]]:
     """Columns of traces that may begin; `t` is the trace."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"SELECT {columns} FROM traces_app_trace t WHERE {CLAIMABLE} AND {where} ORDER BY {order} LIMIT %s",
             [*parameters, limit],
@@ -109,7 +109,7 @@ def session_if_created(trace_pk: int) -> int | None:
 
 def states_of(trace_pks: Sequence[int]) -> dict[int, tuple[str, int]]:
     """`{trace: (status, attempt)}`."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"SELECT id, status, attempt FROM traces_app_trace WHERE id IN ({marks(trace_pks)})", list(trace_pks)
         )
@@ -140,7 +140,7 @@ def move_row(
     if where is not None:
         query += f" AND {where[0]} %s"
         parameters.append(prepared(Trace, where[0].split()[0], where[1]))
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(f"{query} RETURNING last_sequence", parameters)
         rows = cursor.fetchall()
     return int(rows[0][0]) if rows else None
@@ -165,7 +165,7 @@ _EVENT = EventRow._fields
 def insert_events(events: Sequence[EventRow]) -> None:
     values = [prepared(TraceEvent, name, value) for event in events for name, value in zip(_EVENT, event, strict=True)]
     rows = ",".join([f"({marks(_EVENT)})"] * len(events))
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(f"INSERT INTO traces_app_traceevent ({','.join(_EVENT)}) VALUES {rows}", values)
 
 
@@ -174,7 +174,7 @@ def end_parts(trace_pk: int, goals: str, goals_open: Sequence[str], moment: date
 
     Most leave none of these, so it is asked first. Returns whether the trace has children.
     """
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"""SELECT EXISTS (SELECT 1 FROM traces_app_goal WHERE trace_id = %s AND status IN ({marks(goals_open)})),
                        EXISTS (SELECT 1 FROM traces_app_toolcall WHERE trace_id = %s AND status = 'running'),
@@ -199,7 +199,7 @@ def end_parts(trace_pk: int, goals: str, goals_open: Sequence[str], moment: date
 
 def end_calls(trace_pk: int, moment: datetime) -> None:
     """Calls that will never get a result."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             "UPDATE traces_app_toolcall SET status = 'failed', ended_at = %s WHERE trace_id = %s AND status = 'running'",
             [prepared(Trace, "ended_at", moment), trace_pk],
@@ -208,7 +208,7 @@ def end_calls(trace_pk: int, moment: datetime) -> None:
 
 def put_goal(trace_pk: int, goal_id: str, parent_goal: str | None, title: str, status: str, *, limit: int) -> None:
     """Change a goal of the trace, or add it after the others, `limit` at the most."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             "UPDATE traces_app_goal SET title = %s, status = %s, parent_goal = %s WHERE trace_id = %s AND goal_id = %s",
             [title, status, parent_goal, trace_pk, goal_id],
@@ -226,7 +226,7 @@ def put_goal(trace_pk: int, goal_id: str, parent_goal: str | None, title: str, s
 
 def put_call(trace_pk: int, call_id: str, attempt: int, name: str, arguments: Any, *, started_at: datetime) -> None:
     """A call begins; of the same id in the same attempt, anew."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             """INSERT INTO traces_app_toolcall (trace_id, call_id, attempt, name, arguments, status, started_at)
                VALUES (%s, %s, %s, %s, %s, 'running', %s)
@@ -241,7 +241,7 @@ def put_call_result(
 ) -> None:
     """A call has its result; one that nobody announced is taken for begun at that moment."""
     given = _of_call(result=result, ended_at=ended_at)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             """UPDATE traces_app_toolcall SET status = %s, result = %s, ended_at = %s
                 WHERE trace_id = %s AND call_id = %s AND attempt = %s""",
@@ -264,7 +264,7 @@ def insert_trace(trace: Trace) -> None:
     """Store a new trace; it knows its key from then on."""
     fields = [field for field in Trace._meta.concrete_fields if not field.primary_key]
     names = ", ".join(field.attname for field in fields)
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"INSERT INTO traces_app_trace ({names}) VALUES ({marks(fields)}) RETURNING id",
             [field.get_db_prep_save(getattr(trace, field.attname), connection) for field in fields],
@@ -278,7 +278,7 @@ def insert_trace(trace: Trace) -> None:
 
 def moved_since(moment: datetime, new: datetime, limit: int) -> list[tuple[int, int, int, bool]]:
     """Traces that have moved since then: key, session, `last_sequence`, and whether they were made since `new`."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             """SELECT id, session_id, last_sequence, created_at >= %s FROM traces_app_trace
                 WHERE changed_at > %s ORDER BY changed_at LIMIT %s""",
@@ -289,7 +289,7 @@ def moved_since(moment: datetime, new: datetime, limit: int) -> list[tuple[int, 
 
 def followed(trace_pks: Sequence[int]) -> list[tuple[Any, ...]]:
     """The columns of `selectors.Followed`."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"""SELECT t.id, t.session_id, s.public_id, t.public_id, a.agent_id, t.status, t.last_sequence, t.provenance
                   FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
@@ -305,7 +305,7 @@ def events_of(after: Mapping[int, int], limit: int) -> list[tuple[int, dict[str,
     if not after:
         return found
     wanted = " OR ".join(["(trace_id = %s AND sequence > %s)"] * len(after))
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"""SELECT trace_id, sequence, type, span_id, parent_id, attempt, {time_as_text("timestamp")}, data
                   FROM traces_app_traceevent WHERE {wanted} ORDER BY trace_id, sequence LIMIT %s""",
@@ -400,7 +400,7 @@ def talk_before(
 
     Shapes: sender's key, its name, the head of the text, sequence.
     """
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"""SELECT m.sender_id, a.agent_id, substr(m.content, 1, %s), m.sequence
                   FROM sessions_app_message m JOIN sessions_app_agent a ON a.id = m.sender_id

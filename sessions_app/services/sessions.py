@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
 from msgspec import UNSET, structs
 
 from sessions_app import sql, states
 from sessions_app.append import Stored, append
 from sessions_app.changes import Changes, SessionState, unit_of_work
 from sessions_app.context.shared import Shared, said_by, stored
-from sessions_app.db import column_time, utc_now, wire_time
+from sessions_app.db import column_time, prepared_cursor, utc_now, wire_time
 from sessions_app.drafts import draft_message
 from sessions_app.hooks import close_hooks, keep_hooks, question_hooks
 from sessions_app.members import members_of
@@ -169,7 +168,7 @@ def check_context(shared: Shared) -> None:
 
 def lock_session(session_pk: int) -> sql.LockedSession:
     """Lock one session's row inside the caller's transaction; raises `NotFound`."""
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         locked = sql.lock_sessions(cursor, [session_pk])
     if session_pk not in locked:
         raise NotFound()
@@ -192,7 +191,7 @@ def note_state(session_pk: int, changes: Changes) -> SessionState:
 def load_states(session_pks: list[int]) -> list[SessionState]:
     if not session_pks:
         return []
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             f"{STATE_COLUMNS} WHERE s.id IN ({sql.marks(session_pks)})",
             session_pks,
@@ -326,7 +325,7 @@ def expire_sessions() -> int:
 def touch(session_pk: int) -> None:
     """Count as activity (a participant change, a trace's event)."""
     now = column_time(wire_time(utc_now()) or "")
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             "UPDATE sessions_app_session SET last_activity = %s, changed_at = %s WHERE id = %s", [now, now, session_pk]
         )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connection
-
 from sessions_app import states
 from sessions_app.changes import Changes
 from sessions_app.context.shared import Shared
-from sessions_app.db import column_time, utc_now, wire_time
+from sessions_app.db import column_time, prepared_cursor, utc_now, wire_time
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.services.sessions import load_turn, lock_session, note_state, store_turn
 
@@ -60,7 +58,7 @@ def add_to_context(
         shared = _with_result(before, result)
     if shared is None or shared == before:
         return taken
-    with connection.cursor() as cursor:
+    with prepared_cursor() as cursor:
         cursor.execute(
             """UPDATE sessions_app_session SET context = %s, context_provenance = %s, changed_at = %s,
                       context_revision = context_revision + 1, state_revision = state_revision + 1 WHERE id = %s""",
