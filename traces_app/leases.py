@@ -44,10 +44,9 @@ def claim(trace_pk: int, owner: str, *, attempt: int | None = None) -> Claimed |
         # Takes the session's lock: of two traces of one session the second sees what the first has done.
         touch(session_pk)
         found = sql.load_claimable(trace_pk)
-        if found is None or (attempt is not None and found[0].attempt + 1 != attempt):
+        if found is None or (attempt is not None and found.trace.attempt + 1 != attempt):
             return None
-        trace, shared = found
-        now = database_now()
+        trace, shared, now = found
         first: dict[str, Any] = {"started_at": now} if trace.attempt == 0 else {}
         if not move(
             trace,

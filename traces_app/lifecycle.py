@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from django.conf import settings
@@ -93,13 +93,15 @@ def conclude(
     notes: Sequence[Note] = (),
     relay: bool = False,
     settle: Callable[[int | None], object] | None = None,
+    now: datetime | None = None,
 ) -> bool:
     """End a trace and post its one message; False when another was faster. The caller holds the session's lock.
 
     Before it, what the agents answered that it called; with `relay` the one answer is its message. `settle(key)` is told the
-    message's key, or None where the session has ended. `notes` are events before that of the end.
+    message's key, or None where the session has ended. `notes` are events before that of the end; `now` is by the database's
+    clock.
     """
-    now = database_now()
+    now = now or database_now()
     columns: dict[str, Any] = {
         "lease_until": None,
         "pending_input": None,
@@ -184,7 +186,7 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
         notes.append(Note("artifact", result.artifact))
     with unit_of_work() as changes:
         place = LockedSession(claimed.session_pk, changes)
-        trace, shared = sql.load_with_context(claimed.pk)
+        trace, shared, now = sql.load_with_context(claimed.pk)
         if trace.attempt != claimed.attempt or trace.status != RUNNING:
             return False
         if place.lives:
@@ -213,6 +215,7 @@ def _complete(claimed: Claimed, outcome: Completed, stream_id: str | None, notes
             notes=notes,
             relay=outcome.relay,
             settle=outcome.settle,
+            now=now,
         ):
             raise Lost()  # takes the context back, too
         if place.lives and changes.session(claimed.session_pk).state is None:  # no message has told of the new context

@@ -114,11 +114,11 @@ def _open_to(agent_pks: list[int]) -> list[tuple[int, int, int]]:
 def _offer_of(pk: int, attempt: int) -> str | None:
     """The `trace.run` frame, if it is still on offer."""
     found = sql.load_claimable(pk)
-    if found is None or found[0].attempt + 1 != attempt:
+    if found is None or found.trace.attempt + 1 != attempt:
         return None
     asked = sql.load_asked(pk)
     # One that a main agent called has its question, with the very parts of the delivery.
-    delivery = delivery_of(asked, found[0].public_id)
+    delivery = delivery_of(asked, found.trace.public_id)
     question: dict[str, Any] = {}
     if delivery is not None:
         question["question"] = {
@@ -133,7 +133,7 @@ def _offer_of(pk: int, attempt: int) -> str | None:
         trace=trace_view(pk, asked.view),
         attempt=attempt,
         lease_seconds=lease_seconds(DELEGATE),
-        context=asked.view.context(found[1]),
+        context=asked.view.context(found.shared),
         history=history_of(asked) if delivery is None else told_history(delivery),
         **question,
     )

@@ -17,7 +17,7 @@ from sessions_app.context.profiles import View
 from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.shared import Shared, from_columns, from_stored
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
-from sessions_app.db import from_column, prepared_cursor, time_as_text
+from sessions_app.db import from_column, on_postgres, prepared_cursor, time_as_text, utc_now
 from sessions_app.sql import marks, messages_by_key
 from traces_app.columns import prepared
 from traces_app.models import ToolCall, Trace, TraceEvent
@@ -79,7 +79,15 @@ def claimable(
         return list(cursor.fetchall())
 
 
-def load_with_context(trace_pk: int) -> tuple[Trace, Shared]:
+class Loaded(NamedTuple):
+    """A trace, its session's context, and the database's clock as they were read: leases are compared by that."""
+
+    trace: Trace
+    shared: Shared
+    now: datetime
+
+
+def load_with_context(trace_pk: int) -> Loaded:
     """The trace and its session's context, which is as it will stay where the session's lock is held already."""
     found = _with_context("t.id = %s", trace_pk)
     if found is None:
@@ -87,18 +95,19 @@ def load_with_context(trace_pk: int) -> tuple[Trace, Shared]:
     return found
 
 
-def load_claimable(trace_pk: int) -> tuple[Trace, Shared] | None:
+def load_claimable(trace_pk: int) -> Loaded | None:
     """The trace if it may begin, and its session's context."""
     return _with_context(f"t.id = %s AND {CLAIMABLE}", trace_pk)
 
 
-def _with_context(where: str, trace_pk: int) -> tuple[Trace, Shared] | None:
+def _with_context(where: str, trace_pk: int) -> Loaded | None:
+    clock = "clock_timestamp()" if on_postgres() else "NULL"
     row = _first(
-        f"""SELECT {_SELECTED}, s.context, s.context_provenance
-              FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id WHERE {where}""",
+        f"""SELECT {_SELECTED}, s.context, s.context_provenance, {clock} FROM traces_app_trace t
+              JOIN sessions_app_session s ON s.id = t.session_id WHERE {where}""",
         [trace_pk],
     )
-    return None if row is None else (_made(row[:-2]), from_columns(*row[-2:]))
+    return None if row is None else Loaded(_made(row[:-3]), from_columns(*row[-3:-1]), row[-1] or utc_now())
 
 
 def session_if_created(trace_pk: int) -> int | None:
