@@ -24,7 +24,7 @@ from sessions_app.realtime.subscriber import Subscriber
 from traces_app import chunks, sql
 from traces_app.keeper import Keeper, ring_celery
 from traces_app.offers import Offers
-from traces_app.selectors import Followed, followed
+from traces_app.selectors import Followed
 from traces_app.sight import shown_event
 from traces_app.states import RUNNING
 
@@ -230,13 +230,9 @@ def _discard(followers: dict[K, set[Follower]], key: K, follower: Follower) -> N
 
 def _news(wanted: list[tuple[int, int]]) -> list[tuple[Followed, list[dict[str, Any]]]]:
     """Traces and their events after these positions; of all together a page."""
-    traces = followed([pk for pk, _ in wanted])
-    behind = {pk: after for pk, after in wanted if pk in traces and traces[pk].last_sequence > after}
-    found: dict[int, list[dict[str, Any]]] = {pk: [] for pk in behind}
-    for pk, event in sql.events_of(behind, EVENTS_AT_ONCE):
-        event["trace_id"] = traces[pk].trace_id
-        found[pk].append(event)
-    return [(traces[pk], events) for pk, events in found.items()]
+    if not wanted:
+        return []
+    return [(Followed(*columns), events) for columns, events in sql.news_of(wanted, EVENTS_AT_ONCE)]
 
 
 def board_of(runtime: Runtime) -> Board:

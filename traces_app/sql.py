@@ -6,8 +6,10 @@ the building of 36 statements was 30.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +20,7 @@ from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.shared import Shared, from_columns, from_stored
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
 from sessions_app.db import from_column, on_postgres, prepared_cursor, time_as_text, utc_now
-from sessions_app.sql import marks, messages_by_key
+from sessions_app.sql import marks, messages_by_key, table
 from traces_app.columns import prepared
 from traces_app.models import ToolCall, Trace, TraceEvent
 from traces_app.states import CREATED, OPEN
@@ -296,43 +298,54 @@ def moved_since(moment: datetime, new: datetime, limit: int) -> list[tuple[int, 
         return [(row[0], row[1], row[2], bool(row[3])) for row in cursor.fetchall()]
 
 
+_FOLLOWED = "t.id, t.session_id, s.public_id, t.public_id, a.agent_id, t.status, t.last_sequence, t.provenance"
+_NAMES = "JOIN sessions_app_session s ON s.id = t.session_id JOIN sessions_app_agent a ON a.id = t.agent_id"
+
+
 def followed(trace_pks: Sequence[int]) -> list[tuple[Any, ...]]:
     """The columns of `selectors.Followed`."""
     with prepared_cursor() as cursor:
         cursor.execute(
-            f"""SELECT t.id, t.session_id, s.public_id, t.public_id, a.agent_id, t.status, t.last_sequence, t.provenance
-                  FROM traces_app_trace t JOIN sessions_app_session s ON s.id = t.session_id
-                  JOIN sessions_app_agent a ON a.id = t.agent_id WHERE t.id IN ({marks(trace_pks)})""",
+            f"SELECT {_FOLLOWED} FROM traces_app_trace t {_NAMES} WHERE t.id IN ({marks(trace_pks)})",
             list(trace_pks),
         )
         return [(*row[:-1], read_provenance(_value(row[-1]))) for row in cursor.fetchall()]
 
 
-def events_of(after: Mapping[int, int], limit: int) -> list[tuple[int, dict[str, Any]]]:
-    """Events of several traces, each after its position, as the doors show them but for `trace_id`; a page of all together."""
-    found: list[tuple[int, dict[str, Any]]] = []
-    if not after:
-        return found
-    wanted = " OR ".join(["(trace_id = %s AND sequence > %s)"] * len(after))
+def news_of(after: Sequence[tuple[int, int]], limit: int) -> Iterator[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
+    """Of traces, each after its position, what is new: the columns of `selectors.Followed`, and the events as the doors show
+    them. A page of all together; both are as of one moment, so that no event comes with an older word on whose it is.
+    """
+    source, parameters = table(after, pk="bigint", position="bigint")
     with prepared_cursor() as cursor:
         cursor.execute(
-            f"""SELECT trace_id, sequence, type, span_id, parent_id, attempt, {time_as_text("timestamp")}, data
-                  FROM traces_app_traceevent WHERE {wanted} ORDER BY trace_id, sequence LIMIT %s""",
-            [*(value for pair in after.items() for value in pair), limit],
+            f"""SELECT {_FOLLOWED}, e.sequence, e.type, e.span_id, e.parent_id, e.attempt, {time_as_text('e."timestamp"')},
+                       e.data
+                  FROM {source} JOIN traces_app_traceevent e ON e.trace_id = r.pk AND e.sequence > r.position
+                  JOIN traces_app_trace t ON t.id = e.trace_id {_NAMES}
+                 ORDER BY e.trace_id, e.sequence LIMIT %s""",
+            [*parameters, limit],
         )
-        for pk, sequence, kind, span_id, parent_id, attempt, time, data in cursor.fetchall():
-            event = {
-                "trace_id": "",
-                "sequence": sequence,
-                "type": kind,
-                "span_id": span_id,
-                "parent_id": parent_id,
-                "attempt": attempt,
-                "timestamp": from_column(time),
-                "data": _value(data),
-            }
-            found.append((pk, event))
-    return found
+        rows = cursor.fetchall()
+    for _, of_trace in groupby(rows, itemgetter(0)):
+        events = list(of_trace)
+        *columns, provenance = events[-1][:8]
+        yield (
+            (*columns, read_provenance(_value(provenance))),
+            [
+                {
+                    "trace_id": columns[3],
+                    "sequence": sequence,
+                    "type": kind,
+                    "span_id": span_id,
+                    "parent_id": parent_id,
+                    "attempt": attempt,
+                    "timestamp": from_column(time),
+                    "data": _value(data),
+                }
+                for sequence, kind, span_id, parent_id, attempt, time, data in (row[8:] for row in events)
+            ],
+        )
 
 
 # What an attempt is given
