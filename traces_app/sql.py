@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db import DEFAULT_DB_ALIAS, connection
+from django.db import DEFAULT_DB_ALIAS
 
 from sessions_app.context.profiles import View
 from sessions_app.context.provenance import read as read_provenance
@@ -271,14 +271,15 @@ def _of_call(**columns: Any) -> list[Any]:
     return [prepared(ToolCall, name, value) for name, value in columns.items()]
 
 
+_GIVEN = tuple(field.attname for field in Trace._meta.concrete_fields if not field.primary_key)
+
+
 def insert_trace(trace: Trace) -> None:
     """Store a new trace; it knows its key from then on."""
-    fields = [field for field in Trace._meta.concrete_fields if not field.primary_key]
-    names = ", ".join(field.attname for field in fields)
     with prepared_cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO traces_app_trace ({names}) VALUES ({marks(fields)}) RETURNING id",
-            [field.get_db_prep_save(getattr(trace, field.attname), connection) for field in fields],
+            f"INSERT INTO traces_app_trace ({', '.join(_GIVEN)}) VALUES ({marks(_GIVEN)}) RETURNING id",
+            [prepared(Trace, name, getattr(trace, name)) for name in _GIVEN],
         )
         trace.pk = cursor.fetchall()[0][0]
     trace._state.adding = False
