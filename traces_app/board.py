@@ -21,10 +21,10 @@ from sessions_app.protocol.frames import encode
 from sessions_app.realtime.pieces import Piece
 from sessions_app.realtime.runtime import Runtime
 from sessions_app.realtime.subscriber import Subscriber
-from traces_app import chunks, sql
+from traces_app import chunks, news
 from traces_app.keeper import Keeper, ring_celery
+from traces_app.news import Followed
 from traces_app.offers import Offers
-from traces_app.selectors import Followed
 from traces_app.sight import shown_event
 from traces_app.states import RUNNING
 
@@ -127,7 +127,7 @@ class Board:
             self._looked_back = now if far else self._looked_back
             back = self._looked_until - timedelta(seconds=OVERLAP_SECONDS)
             since = back if far else self._looked_until - timedelta(seconds=NEAR_SECONDS)
-            rows = await self._runtime.read(sql.moved_since, since, back, LOOK_LIMIT)
+            rows = await self._runtime.read(news.moved_since, since, back, LOOK_LIMIT)
             for pk, session_pk, last_sequence, new in rows:
                 known = self._told.get(pk)
                 if known is None:
@@ -165,7 +165,7 @@ class Board:
             return
         is_status = event["type"] == "status"
         frame = _frame(trace, event)
-        by_view: dict[str, str] = {}
+        by_view: dict[tuple[str, bool], str] = {}
         for feed, subscriber in topic.followers.items():
             view = feed.view
             if not (is_status or len(subscriber.control) + len(feed.held) < CROWDED):
@@ -176,9 +176,10 @@ class Board:
             if not view or trace.agent_id == view.agent_id:
                 subscriber.say(frame)
                 continue
-            if view.frames not in by_view:
-                by_view[view.frames] = _frame_for(trace, event, view)
-            subscriber.say(by_view[view.frames])
+            seen_by = view.frames, trace.requested_by == view.agent_id
+            if seen_by not in by_view:
+                by_view[seen_by] = _frame_for(trace, event, view)
+            subscriber.say(by_view[seen_by])
 
     # Following one trace
 
@@ -205,7 +206,7 @@ class Board:
 
 
 def _frame_for(trace: Followed, event: dict[str, Any], view: View) -> str:
-    return _frame(trace, shown_event(event, view, trace.agent_id, trace.made_of))
+    return _frame(trace, shown_event(event, view, trace.log))
 
 
 def _frame(trace: Followed, event: dict[str, Any]) -> str:
@@ -230,9 +231,7 @@ def _discard(followers: dict[K, set[Follower]], key: K, follower: Follower) -> N
 
 def _news(wanted: list[tuple[int, int]]) -> list[tuple[Followed, list[dict[str, Any]]]]:
     """Traces and their events after these positions; of all together a page."""
-    if not wanted:
-        return []
-    return [(Followed(*columns), events) for columns, events in sql.news_of(wanted, EVENTS_AT_ONCE)]
+    return list(news.news_of(wanted, EVENTS_AT_ONCE)) if wanted else []
 
 
 def board_of(runtime: Runtime) -> Board:

@@ -19,12 +19,14 @@ from django.db import connection
 from sessions_app.changes import Changes, unit_of_work
 from sessions_app.context import deliveries, viewing
 from sessions_app.context.deliveries import Reply
-from sessions_app.context.provenance import Provenance, read
+from sessions_app.context.provenance import Provenance, of_work_for, plain, read
 from sessions_app.db import lend_connection, utc_now
 from sessions_app.models import Agent, Delivery
 from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import new_trace_id
+from sessions_app.protocol.jsontext import loads
 from sessions_app.services.turns import open_trace
+from sessions_app.sql import messages_by_key
 from traces_app import replies
 from traces_app.asking import question_of
 from traces_app.executors.contract import Cancelled, Report
@@ -175,8 +177,14 @@ class Caller:
             LockedSession(trace.session_id, changes)
             self._hold()
             replies.add_provenance(self._trace, Provenance((wanted.agent_id,)))
+            trace.provenance = plain(self._labels())
             open_beside(trace, wanted.agent_id, changes)
         self._report.made_of(self._trace.provenance)
+
+    def _labels(self) -> Provenance:
+        message = messages_by_key([self._trace.message_key]).get(self._trace.message_key)
+        request = loads(message.body) if message is not None else {"metadata": {}, "parts": []}
+        return of_work_for(request["metadata"], request["parts"])
 
     def results(self) -> list[CallResult]:
         """What came of all calls of this trace so far, earlier attempts included, in the order in which they ended."""

@@ -21,9 +21,10 @@ from traces_app import leases, lifecycle, records
 from traces_app.lifecycle import Claimed
 from traces_app.models import Trace
 from traces_app.moves import Lost, Note
+from traces_app.news import Followed, followed
 from traces_app.outcomes import Completed
 from traces_app.records import REPORTABLE
-from traces_app.selectors import Followed, find_trace, followed
+from traces_app.selectors import find_trace
 from traces_app.states import RUNNING
 
 EVENT_BYTES = 256 * 1024

@@ -12,6 +12,7 @@ from django.db.models import Count, Q
 
 from sessions_app.append import Draft, Entry
 from sessions_app.changes import Changes
+from sessions_app.context.provenance import of_work_for, plain
 from sessions_app.db import utc_now
 from sessions_app.drafts import kinds
 from sessions_app.identities import hub_agent_key
@@ -19,6 +20,7 @@ from sessions_app.members import Member
 from sessions_app.models import Participant, Presence
 from sessions_app.protocol.errors import Busy, Invalid
 from sessions_app.protocol.ids import HUB, new_trace_id
+from sessions_app.protocol.jsontext import loads
 from traces_app import bell, sql
 from traces_app.leases import DELEGATE, HINT_SECONDS
 from traces_app.lifecycle import LockedSession, cancel_locked
@@ -73,6 +75,7 @@ def open_traces(entry: Entry) -> None:
         requested_by_id=draft.sender_pk,
         executor=runner.executor,
         task=draft.content,
+        provenance=plain(of_work_for(loads(draft.metadata or "{}"), loads(draft.parts or "[]"))),
         parent=parent,
         continue_from=(draft.work or {}).get("continue_from"),
         asking={"refs": draft.context_refs} if draft.context_refs else {},
@@ -205,23 +208,21 @@ TOLD_AT_MOST = 5
 
 
 def running_work(session_pk: int, language: str) -> str:
-    """`STATUS_HOOKS`: which traces run, with their goals done and open."""
+    """`STATUS_HOOKS`: which traces run, with their goals done and open. All read it, so what is asked is named, not quoted."""
     traces = Trace.objects.filter(session_id=session_pk, status__in=OPEN).select_related("agent").order_by("id")
     done = Count("goals", filter=Q(goals__status="done"))
     rows = list(traces.annotate(done=done, all_goals=Count("goals"))[: TOLD_AT_MOST + 1])
     lines = []
     for trace in rows[:TOLD_AT_MOST]:
-        task = " ".join(trace.task.split())
-        task = task if len(task) <= 60 else task[:59] + "…"
         left = trace.all_goals - trace.done
         if language == "zh":
             goals = f"，目标已完成 {trace.done} 个，剩余 {left} 个" if trace.all_goals else ""
-            lines.append(
-                f"任务 {trace.public_id}（{trace.agent.agent_id}，{_STATUS_ZH[trace.status]}）：{task}{goals}。"
-            )
+            state = f"{_STATUS_ZH[trace.status]}，来自第 {trace.message_sequence} 条消息"
+            lines.append(f"任务 {trace.public_id}（{trace.agent.agent_id}）：{state}{goals}。")
         else:
             goals = f"; goals: {trace.done} done, {left} open" if trace.all_goals else ""
-            lines.append(f"Trace {trace.public_id} of {trace.agent.agent_id} is {trace.status}: {task}{goals}.")
+            state = f"is {trace.status}, asked for in message {trace.message_sequence}"
+            lines.append(f"Trace {trace.public_id} of {trace.agent.agent_id} {state}{goals}.")
     if len(rows) > TOLD_AT_MOST:
         lines.append("……" if language == "zh" else "…")
     return "\n".join(lines)

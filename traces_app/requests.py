@@ -8,7 +8,6 @@ from django.conf import settings
 
 from sessions_app.context import turns
 from sessions_app.context.profiles import View
-from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.viewing import seen_in
 from sessions_app.models import Delivery
 from sessions_app.protocol.jsontext import loads
@@ -17,6 +16,7 @@ from traces_app.executors.contract import Request
 from traces_app.lifecycle import Claimed
 from traces_app.models import Trace, TraceEvent
 from traces_app.moves import Note
+from traces_app.selectors import log_of
 
 CONTENT_CHARACTERS = 4000
 TALK_KINDS = ("chat", "task", "tool_call", "result")
@@ -116,16 +116,17 @@ def continued(source: dict[str, Any] | None, view: View, depth: int = 0) -> list
     """The history of a trace up to `after_sequence`, repaired: no tool call lacks its result, and no result its call."""
     if not source or depth >= MAX_CHAIN:
         return []
-    trace = Trace.objects.select_related("agent").filter(public_id=source["trace_id"]).first()
-    if trace is None or not view.trusts_result(trace.agent.agent_id, read_provenance(trace.provenance)):
+    rows = Trace.objects.select_related("agent", "requested_by", "parent")
+    trace = rows.filter(public_id=source["trace_id"]).first()
+    if trace is None or not log_of(trace).may_be_read(view):
         return []
-    rows = TraceEvent.objects.filter(
+    events = TraceEvent.objects.filter(
         trace_id=trace.pk, sequence__lte=source["after_sequence"], type__in=("message", "tool_call", "tool_result")
     ).order_by("sequence")[:CONTINUED_EVENTS]
     entries: list[dict[str, Any]] = [
         {"type": "message", "role": "user", "content": trace.task, "trace_id": trace.public_id}
     ]
-    entries += [{"type": row.type, "trace_id": trace.public_id, "attempt": row.attempt, **row.data} for row in rows]
+    entries += [{"type": row.type, "trace_id": trace.public_id, "attempt": row.attempt, **row.data} for row in events]
     if trace.result is not None and source["after_sequence"] >= trace.last_sequence:
         text = str(trace.result.get("summary", ""))
         entries.append({"type": "message", "role": "assistant", "content": text, "trace_id": trace.public_id})

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sessions_app.context.profiles import View, open_view
-from sessions_app.context.provenance import Provenance
 from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.shared import from_stored
 from sessions_app.context.viewing import find_view
@@ -17,9 +16,8 @@ from sessions_app.protocol.errors import NotFound
 from sessions_app.protocol.ids import message_id
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.sql import messages_by_key
-from traces_app import sql
 from traces_app.models import Goal, Trace, TraceEvent
-from traces_app.sight import shown_event, shown_trace
+from traces_app.sight import Log, shown_event, shown_trace
 
 READ_AT_ONCE = 100
 
@@ -80,19 +78,23 @@ def _shown(shapes: list[dict[str, Any]], traces: list[Trace], view: View) -> lis
             # Who is asked gets the request as it would be injected; others only as they find it in the log.
             runs_it = shape["agent_id"] == view.agent_id
             request = view.injectable(request) if runs_it else view.show(request)
-        asked_with = read_provenance(trace.parent.provenance) if trace.called and trace.parent is not None else None
         shown.append(
             shown_trace(
                 shape,
                 view,
                 request,
                 called=trace.called,
-                made_of=read_provenance(trace.provenance),
-                asked_with=asked_with,
+                log=log_of(trace),
                 context_words=from_stored(trace.context_provenance),
             )
         )
     return shown
+
+
+def log_of(trace: Trace) -> Log:
+    """Whose words its log holds; `agent`, `requested_by` and `parent` are read with it."""
+    asked_with = read_provenance(trace.parent.provenance) if trace.called and trace.parent is not None else None
+    return Log(trace.agent.agent_id, trace.requested_by.agent_id, read_provenance(trace.provenance), asked_with)
 
 
 def _view(trace: Trace, goals: list[dict[str, Any]]) -> dict[str, Any]:
@@ -131,27 +133,8 @@ def traces_of(session_pk: int, first_sequence: int, before: int | None, limit: i
     return keys[:limit], keys[limit - 1] if len(keys) > limit else None
 
 
-class Followed(NamedTuple):
-    """What a follower must know of a trace besides its events."""
-
-    pk: int
-    session_pk: int
-    session_id: str
-    trace_id: str
-    agent_id: str
-    status: str
-    last_sequence: int
-    made_of: Provenance | None
-
-
-def followed(pks: Sequence[int]) -> dict[int, Followed]:
-    return {row[0]: Followed(*row) for row in sql.followed(pks)} if pks else {}
-
-
-def event_view(
-    event: TraceEvent, trace_id: str, view: View, agent_id: str, made_of: Provenance | None
-) -> dict[str, Any]:
-    """An event of a trace that `agent_id` runs, as this reader gets it; `made_of`: whose words the trace holds."""
+def event_view(event: TraceEvent, trace_id: str, view: View, log: Log) -> dict[str, Any]:
+    """An event as this reader gets it; `log` says whose words it may hold."""
     shape = {
         "trace_id": trace_id,
         "sequence": event.sequence,
@@ -162,7 +145,7 @@ def event_view(
         "timestamp": wire_time(event.timestamp),
         "data": event.data,
     }
-    return shown_event(shape, view, agent_id, made_of) if view else shape
+    return shown_event(shape, view, log) if view else shape
 
 
 def events_after(trace_pk: int, after: int, limit: int) -> list[TraceEvent]:

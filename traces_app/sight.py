@@ -6,7 +6,7 @@ Nothing here is called for a reader who sees everything. Who runs a trace sees w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sessions_app.changes import Committed
 from sessions_app.context.profiles import View
@@ -15,38 +15,54 @@ from sessions_app.context.shared import Shared, Words, said_by
 from sessions_app.protocol.jsontext import loads
 
 
+class Log(NamedTuple):
+    """Whose words the log of a trace holds, its goals and calls: they quote what was asked.
+
+    `made_of`: as the trace says it; `asked_with`: whose words the one held that called it.
+    """
+
+    agent_id: str
+    requested_by: str
+    made_of: Provenance | None = None
+    asked_with: Provenance | None = None
+
+    def may_be_read(self, view: View) -> bool:
+        """All of it but what redaction takes out. Who runs the trace reads it anyhow."""
+        if self.requested_by == view.agent_id:
+            return view.trusts_result(self.agent_id, self.made_of, asked=True)
+        asked = joined([Provenance((self.requested_by,)), self.asked_with])
+        return view.trusts_result(self.agent_id, joined([self.made_of, asked]))
+
+
 def shown_trace(
     shape: Mapping[str, Any],
     view: View,
     request: Committed | None,
     *,
     called: bool,
-    made_of: Provenance | None,
-    asked_with: Provenance | None,
+    log: Log,
     context_words: Sequence[Words],
 ) -> dict[str, Any]:
     """A trace's shape as this reader gets it; `request` is the message that asked for it, as shown to the same reader.
 
-    `made_of`: whose words the trace holds; `asked_with`: whose words the one held that called it; `context_words`: whose
-    words stand in its context.
+    `context_words`: whose words stand in its context.
     """
     runs_it = shape["agent_id"] == view.agent_id
     shown = {
         **shape,
-        "task": shown_task(shape, view, request, called=called, asked_with=asked_with),
+        "task": shown_task(shape, view, request, called=called, asked_with=log.asked_with),
         "context": view.context(Shared(shape["context"], list(context_words))),
     }
     if runs_it:
         return shown
-    asked = shape["requested_by"] == view.agent_id
-    if not view.trusts_result(shape["agent_id"], made_of, asked=asked):
+    if not log.may_be_read(view):
         shown["goals"] = [{**goal, "title": ""} for goal in shape["goals"]]
         shown["error"] = {**shape["error"], "message": ""} if shape["error"] else None
         shown["pending_input"] = None
     else:
         for name in ("goals", "error", "pending_input"):
             shown[name] = view.redact(shape[name])
-    shown["result"] = shown_result(shape["result"], shape["agent_id"], view, made_of)
+    shown["result"] = shown_result(shape["result"], shape["agent_id"], view, log.made_of)
     return shown
 
 
@@ -86,13 +102,11 @@ def shown_result(
     }
 
 
-def shown_event(
-    event: Mapping[str, Any], view: View, agent_id: str, made_of: Provenance | None, *, asked: bool = False
-) -> dict[str, Any]:
-    """An event of a trace that `agent_id` runs. What can't be judged keeps its place, and of a move its status."""
-    if not view or agent_id == view.agent_id:
+def shown_event(event: Mapping[str, Any], view: View, log: Log) -> dict[str, Any]:
+    """An event of a trace's log. What can't be judged keeps its place, and of a move its status."""
+    if not view or log.agent_id == view.agent_id:
         return dict(event)
-    if view.trusts_result(agent_id, made_of, asked=asked):
+    if log.may_be_read(view):
         data = event["data"]
         if event["type"] == "context":  # names of keys are words, too, and not all of them the runner's
             data = {name: value for name, value in data.items() if name != "context_keys"}

@@ -6,21 +6,18 @@ the building of 36 statements was 30.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 from django.db import DEFAULT_DB_ALIAS
 
 from sessions_app.context.profiles import View
-from sessions_app.context.provenance import read as read_provenance
 from sessions_app.context.shared import Shared, from_columns, from_stored
 from sessions_app.context.viewing import VIEW_COLUMNS, view_from
-from sessions_app.db import from_column, on_postgres, prepared_cursor, time_as_text, utc_now
-from sessions_app.sql import marks, messages_by_key, table
+from sessions_app.db import on_postgres, prepared_cursor, utc_now
+from sessions_app.sql import marks, messages_by_key
 from traces_app.columns import prepared
 from traces_app.models import ToolCall, Trace, TraceEvent
 from traces_app.states import CREATED, OPEN
@@ -50,7 +47,7 @@ def load(trace_pk: int) -> Trace:
 
 def _made(row: Sequence[Any]) -> Trace:
     return Trace.from_db(
-        DEFAULT_DB_ALIAS, COLUMNS, [*row[:_PROVENANCE], _value(row[_PROVENANCE]), *row[_PROVENANCE + 1 :]]
+        DEFAULT_DB_ALIAS, COLUMNS, [*row[:_PROVENANCE], json_value(row[_PROVENANCE]), *row[_PROVENANCE + 1 :]]
     )
 
 
@@ -285,70 +282,6 @@ def insert_trace(trace: Trace) -> None:
     trace._state.adding = False
 
 
-# What is told of traces
-
-
-def moved_since(moment: datetime, new: datetime, limit: int) -> list[tuple[int, int, int, bool]]:
-    """Traces that have moved since then: key, session, `last_sequence`, and whether they were made since `new`."""
-    with prepared_cursor() as cursor:
-        cursor.execute(
-            """SELECT id, session_id, last_sequence, created_at >= %s FROM traces_app_trace
-                WHERE changed_at > %s ORDER BY changed_at LIMIT %s""",
-            [prepared(Trace, "created_at", new), prepared(Trace, "changed_at", moment), limit],
-        )
-        return [(row[0], row[1], row[2], bool(row[3])) for row in cursor.fetchall()]
-
-
-_FOLLOWED = "t.id, t.session_id, s.public_id, t.public_id, a.agent_id, t.status, t.last_sequence, t.provenance"
-_NAMES = "JOIN sessions_app_session s ON s.id = t.session_id JOIN sessions_app_agent a ON a.id = t.agent_id"
-
-
-def followed(trace_pks: Sequence[int]) -> list[tuple[Any, ...]]:
-    """The columns of `selectors.Followed`."""
-    with prepared_cursor() as cursor:
-        cursor.execute(
-            f"SELECT {_FOLLOWED} FROM traces_app_trace t {_NAMES} WHERE t.id IN ({marks(trace_pks)})",
-            list(trace_pks),
-        )
-        return [(*row[:-1], read_provenance(_value(row[-1]))) for row in cursor.fetchall()]
-
-
-def news_of(after: Sequence[tuple[int, int]], limit: int) -> Iterator[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
-    """Of traces, each after its position, what is new: the columns of `selectors.Followed`, and the events as the doors show
-    them. A page of all together; both are as of one moment, so that no event comes with an older word on whose it is.
-    """
-    source, parameters = table(after, pk="bigint", position="bigint")
-    with prepared_cursor() as cursor:
-        cursor.execute(
-            f"""SELECT {_FOLLOWED}, e.sequence, e.type, e.span_id, e.parent_id, e.attempt, {time_as_text('e."timestamp"')},
-                       e.data
-                  FROM {source} JOIN traces_app_traceevent e ON e.trace_id = r.pk AND e.sequence > r.position
-                  JOIN traces_app_trace t ON t.id = e.trace_id {_NAMES}
-                 ORDER BY e.trace_id, e.sequence LIMIT %s""",
-            [*parameters, limit],
-        )
-        rows = cursor.fetchall()
-    for _, of_trace in groupby(rows, itemgetter(0)):
-        events = list(of_trace)
-        *columns, provenance = events[-1][:8]
-        yield (
-            (*columns, read_provenance(_value(provenance))),
-            [
-                {
-                    "trace_id": columns[3],
-                    "sequence": sequence,
-                    "type": kind,
-                    "span_id": span_id,
-                    "parent_id": parent_id,
-                    "attempt": attempt,
-                    "timestamp": from_column(time),
-                    "data": _value(data),
-                }
-                for sequence, kind, span_id, parent_id, attempt, time, data in (row[8:] for row in events)
-            ],
-        )
-
-
 # What an attempt is given
 
 
@@ -396,7 +329,7 @@ def load_asked(trace_pk: int) -> Asked:
         raise Trace.DoesNotExist
     view = view_from((*row[17:22], row[22] or 1))  # one that has left keeps the agent's own profile
     asked = Asked(*(*row[1:17], view))
-    asked = asked._replace(**{name: _value(getattr(asked, name)) for name in _JSON_COLUMNS})
+    asked = asked._replace(**{name: json_value(getattr(asked, name)) for name in _JSON_COLUMNS})
     return _shown(asked, row[0]) if view else asked
 
 
@@ -412,7 +345,7 @@ def _shown(asked: Asked, message_key: int) -> Asked:
     )
 
 
-def _value(text: str | None) -> Any:
+def json_value(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 

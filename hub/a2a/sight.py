@@ -11,7 +11,7 @@ from sessions_app.context.viewing import find_view, show_all
 from sessions_app.protocol.jsontext import loads
 from sessions_app.sql import messages_by_key
 from traces_app.models import TraceEvent
-from traces_app.selectors import Followed, followed
+from traces_app.news import Followed, followed
 from traces_app.sight import shown_event, shown_result
 
 
@@ -40,7 +40,7 @@ class Sight:
         seen = []
         for event in events:
             given = {"type": event.type, "data": event.data}
-            shown = shown_event(given, self.view, self._trace.agent_id, self._trace.made_of, asked=True)
+            shown = shown_event(given, self.view, self._trace.log)
             if event.type == "status":
                 shown["data"] = {"action": event.data.get("action"), **shown["data"]}  # a word of ours
             elif shown.get("withheld"):

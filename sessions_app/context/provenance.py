@@ -76,3 +76,8 @@ def of_message(agent_id: str, metadata: Mapping[str, Any], parts: Iterable[Mappi
     labels = labels_of(metadata) + [label for part in given for label in labels_of(part.get("metadata"))]
     types = {part_type(part) for part in given} - {"text"}
     return joined([Provenance((agent_id,), tuple(labels), tuple(types)), read(metadata.get("provenance"))])
+
+
+def of_work_for(metadata: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> Provenance:
+    """What a request hands on to all that is done and found for it: its labels. The answer is its agent's own words."""
+    return Provenance(labels=of_message("", metadata, parts).labels)

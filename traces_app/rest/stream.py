@@ -18,7 +18,8 @@ from sessions_app.realtime.runtime import Runtime
 from sessions_app.rest.streams import admit, as_stream, position_in
 from traces_app.board import MAX_FOLLOWER_FRAMES, board_of
 from traces_app.models import TraceEvent
-from traces_app.selectors import Followed, TraceAccess, event_view, events_after, find_trace, followed
+from traces_app.news import Followed, followed
+from traces_app.selectors import TraceAccess, event_view, events_after, find_trace
 from traces_app.states import CREATED, TERMINAL
 
 PAGE = 200
@@ -105,7 +106,7 @@ def _page(access: TraceAccess, after: int) -> tuple[Followed, list[_Shown], int]
     """The trace, its events after `after` as they are sent, and before how many of them no live text can have come."""
     trace = followed([access.pk])[access.pk]
     events = events_after(access.pk, after, PAGE)
-    views = (event_view(event, access.trace_id, access.view, trace.agent_id, trace.made_of) for event in events)
+    views = (event_view(event, access.trace_id, access.view, trace.log) for event in events)
     shown = [
         _Shown(view["sequence"], f"event: {view['type']}\nid: {view['sequence']}\ndata: {dumps(view)}\n\n")
         for view in views

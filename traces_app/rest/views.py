@@ -18,6 +18,7 @@ from sessions_app.rest.document import CURSOR, LIMIT, documented, query
 from sessions_app.rest.reading import Query, list_cursor, read_list_cursor
 from traces_app import lifecycle
 from traces_app.models import Trace
+from traces_app.news import followed
 from traces_app.rest.shapes import ContinueBody, InputBody
 from traces_app.selectors import (
     TraceAccess,
@@ -26,7 +27,6 @@ from traces_app.selectors import (
     events_before,
     find_trace,
     fit_page,
-    followed,
     trace_view,
     trace_views,
     traces_of,
@@ -91,7 +91,7 @@ class Events(TraceView):
         else:
             rows = [row for row in events_after(self.access.pk, after or 0, limit) if row.sequence <= last]
         views = fit_page(
-            [event_view(row, trace_id, self.access.view, trace.agent_id, trace.made_of) for row in rows],
+            [event_view(row, trace_id, self.access.view, trace.log) for row in rows],
             downwards=before is not None,
         )
         if before is not None:

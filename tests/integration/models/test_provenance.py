@@ -14,7 +14,6 @@ from hub.demo.model_server import Answer
 from sessions_app.context import deliveries, turns, viewing
 from sessions_app.context.deliveries import Ask
 from sessions_app.context.profiles import View
-from sessions_app.context.provenance import read
 from sessions_app.models import Agent, Delivery
 from sessions_app.protocol.jsontext import dumps
 from sessions_app.realtime.pieces import Piece
@@ -24,7 +23,8 @@ from tests.integration.traces.conftest import raw
 from traces_app import chunks
 from traces_app.executors.contract import Completed, Failed, Report, Request
 from traces_app.models import Trace
-from traces_app.selectors import event_view, events_after, trace_view
+from traces_app.news import followed
+from traces_app.selectors import event_view, events_after, log_of, trace_view
 
 SECRET = "4711-the-secret"
 BOTH = "@agent_a @agent_b 现在呢"
@@ -46,6 +46,16 @@ def types_the_secret(request: Request, report: Report) -> Completed:
 
 def fails_with_the_secret(request: Request, report: Report) -> Failed:
     return Failed("broken", f"could not read {SECRET}")
+
+
+def logs_the_question(request: Request, report: Report) -> Completed:
+    report.log(request.task)
+    return Completed("hm")
+
+
+def repeats_the_question(request: Request, report: Report) -> Completed:
+    report.chunk(request.task)
+    return Completed(f"you asked: {request.task}")
 
 
 @pytest.fixture
@@ -83,9 +93,8 @@ def reaching(group: Group, agent: str, live: Fields) -> str:
 
 
 def events_seen(trace: Trace, view: View) -> list[dict[str, Any]]:
-    made_of = read(trace.provenance)
     rows = events_after(trace.pk, 0, 500)
-    return [event_view(row, trace.public_id, view, trace.agent.agent_id, made_of) for row in rows]
+    return [event_view(row, trace.public_id, view, log_of(trace)) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -169,6 +178,29 @@ def test_a_label_on_a_part_of_the_users_question_holds_when_it_is_passed_on(live
     trace = group.say(None, parts=raw(parts), requires_execution=True)
     tasks = {child.agent.agent_id: child.task for child in Trace.objects.filter(parent=trace)}
     assert tasks == {"agent_a": f"@agent_a @agent_c\n{SECRET}", "agent_c": "@agent_a @agent_c"}
+    assert SECRET not in reaching(group, "agent_c", live)
+
+
+def test_the_log_of_a_called_agent_quotes_a_question_that_was_made_of_what_others_said(
+    serve: Serve, live: Fields
+) -> None:
+    group = group_of(tells_the_secret, serve(remembering), withheld_senders=["agent_b"])
+    Agent.objects.filter(agent_id="agent_a").update(executor=f"python:{__name__}:logs_the_question")
+    group.say("first", requires_execution=True)
+    trace = group.say("ask them", requires_execution=True)
+    asked = Trace.objects.get(parent=trace, agent=group.agents["agent_a"])
+    assert SECRET in dumps([event.data for event in events_after(asked.pk, 0, 100)])
+    assert followed([asked.pk])[asked.pk].log == log_of(asked), "to those who follow it, too"
+    assert SECRET in reaching(group, "agent_b", live)
+    assert SECRET not in reaching(group, "agent_c", live)
+
+
+def test_what_a_called_agent_answers_to_a_labelled_request_bears_its_labels(live: Fields) -> None:
+    group = group_of(repeats_the_question, withheld_labels=["secret"])
+    group.say(f"@agent_b {SECRET} 现在呢", metadata=raw({"sensitivity": "secret"}))
+    answer = group.messages("result")[-1]
+    assert (answer.sender.agent_id, SECRET in answer.content) == ("agent_b", True)
+    assert SECRET in reaching(group, "agent_a", live)
     assert SECRET not in reaching(group, "agent_c", live)
 
 

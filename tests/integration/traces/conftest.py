@@ -48,7 +48,7 @@ class Talk:
             raise outcome
         return outcome
 
-    def ask(self, text: str = "work", sender: str = "alice", **more: Any) -> Trace:
+    def ask(self, text: str | None = "work", sender: str = "alice", **more: Any) -> Trace:
         stored = self.send(text, sender, requires_execution=True, **more)
         return Trace.objects.get(public_id=stored.message.trace_id)
 

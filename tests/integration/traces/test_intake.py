@@ -220,6 +220,8 @@ def test_a_status_query_tells_of_running_work_with_its_goals() -> None:
     talk.send("当前进度如何？")
     answer = talk.messages("system")[-1].content
     assert trace.public_id in answer
+    assert f"第 {trace.message_sequence} 条消息" in answer
+    assert "core" not in answer, "not everybody who reads it may read what was asked"
     assert "已完成 1 个，剩余 2 个" in answer
     talk.send("how far are you?")
     assert "1 done, 2 open" in talk.messages("system")[-1].content

@@ -25,7 +25,7 @@ from traces_app.models import Trace
 from traces_app.offers import _offer_of
 from traces_app.outcomes import Completed
 from traces_app.requests import load_request
-from traces_app.selectors import event_view, events_after, trace_view
+from traces_app.selectors import event_view, events_after, log_of, trace_view
 
 SECRET = "4711-the-secret"
 FOR_ALL = "for all"
@@ -133,7 +133,7 @@ def traces_of_others(talk: Talk, reader: str) -> Any:
     found = []
     for trace in Trace.objects.filter(session_id=talk.pk).select_related("agent"):
         rows = events_after(trace.pk, 0, 100)
-        found.append([event_view(row, trace.public_id, view, trace.agent.agent_id, None) for row in rows])
+        found.append([event_view(row, trace.public_id, view, log_of(trace)) for row in rows])
         found.append([trace_view(trace.pk, view)])
     return found
 

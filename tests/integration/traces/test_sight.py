@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sessions_app.changes import unit_of_work
-from sessions_app.context.provenance import read
-from sessions_app.context.viewing import find_view
+from sessions_app.context.profiles import View
+from sessions_app.context.viewing import find_view, page_after
 from sessions_app.models import Agent
+from sessions_app.protocol.jsontext import dumps
 from tests.integration.traces.conftest import Talk, raw
 from traces_app import leases, lifecycle, records
+from traces_app.board import Board
 from traces_app.models import Trace
 from traces_app.moves import Note
+from traces_app.news import followed
 from traces_app.offers import _offer_of
 from traces_app.outcomes import Completed
 from traces_app.requests import load_request
-from traces_app.selectors import event_view, events_after, trace_view
+from traces_app.selectors import event_view, events_after, log_of, trace_view
 
 SECRET = "the-secret-4711"
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@dataclass(eq=False)
+class Place:
+    """As much of a feed as the board looks at."""
+
+    view: View
+    held: tuple[()] = ()
 
 
 def finished(talk: Talk, patch: dict[str, Any] | None = None) -> Trace:
@@ -39,8 +52,7 @@ def finished(talk: Talk, patch: dict[str, Any] | None = None) -> Trace:
 
 def as_seen_by(talk: Talk, agent: str, trace: Trace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     view = find_view(talk.pk, talk.agents[agent].pk)
-    made_of = read(trace.provenance)
-    events = [event_view(row, trace.public_id, view, "worker", made_of) for row in events_after(trace.pk, 0, 100)]
+    events = [event_view(row, trace.public_id, view, log_of(trace)) for row in events_after(trace.pk, 0, 100)]
     return trace_view(trace.pk, view), events
 
 
@@ -113,3 +125,56 @@ def test_a_continued_trace_of_somebody_withheld_brings_nothing_along() -> None:
     claimed = leases.claim(trace.pk, "test")
     assert claimed is not None
     assert SECRET not in repr(load_request(claimed, None)[0])
+
+
+@pytest.mark.parametrize("profile", [{"withheld_senders": ["alice"]}, {"senders": ["worker"]}])
+def test_what_a_trace_does_quotes_who_asked_and_is_withheld_like_him(profile: dict[str, Any]) -> None:
+    """Goals, calls and errors hold the words of the request; the answer is its agent's own."""
+    talk = Talk("worker", "reader")
+    talk.restrict("reader", **profile)
+    trace = finished(talk)
+    shape, events = as_seen_by(talk, "reader", trace)
+    assert SECRET not in dumps([shape["task"], shape["goals"], shape["error"], shape["pending_input"], events])
+    assert shape["result"]["summary"] == SECRET
+    talk.restrict("alice", senders=["worker"])
+    shape, events = as_seen_by(talk, "alice", trace)
+    assert shape["goals"][0]["title"] == SECRET, "his own words are no secret to him"
+    assert SECRET in dumps(events)
+
+
+@pytest.mark.parametrize("where", ["message", "part"])
+def test_what_is_done_and_found_for_a_labelled_request_bears_its_labels(where: str) -> None:
+    talk = Talk("worker", "reader")
+    talk.restrict("reader", withheld_labels=["secret"])
+    label = {"sensitivity": "secret"}
+    if where == "part":
+        trace = talk.ask(None, to=["worker"], parts=raw([{"text": f"find {SECRET}", "metadata": label}]))
+    else:
+        trace = talk.ask(f"find {SECRET}", to=["worker"], metadata=raw(label))
+    claimed = leases.claim(trace.pk, "test")
+    assert claimed is not None
+    assert lifecycle.complete(claimed, Completed(f"I found {SECRET}", context_patch={"found": SECRET}))
+    shape, events = as_seen_by(talk, "reader", Trace.objects.get(pk=trace.pk))
+    view = find_view(talk.pk, talk.agents["reader"].pk)
+    log = page_after(talk.pk, 0, 100, view, talk.agents["reader"].pk)
+    assert SECRET not in dumps([shape, events, [str(message.body) for message in log]])
+    assert SECRET not in dumps(view.context(talk.session.shared))
+    whole = find_view(talk.pk, talk.agents["alice"].pk)
+    assert SECRET in dumps(whole.context(talk.session.shared))
+    assert talk.messages("result")[-1].content == f"I found {SECRET}"
+
+
+def test_who_asked_is_told_more_than_another_with_the_same_profile() -> None:
+    talk = Talk("worker", "reader")
+    for name in ("alice", "reader"):
+        talk.restrict(name, senders=["worker"])
+    trace = followed([finished(talk).pk]).popitem()[1]
+    told: dict[str, list[str]] = {"alice": [], "reader": []}
+    followers: dict[Any, Any] = {
+        Place(find_view(talk.pk, talk.agents[name].pk)): SimpleNamespace(control=[], say=told[name].append)
+        for name in told
+    }
+    topics = {talk.pk: SimpleNamespace(followers=followers)}
+    board: Any = SimpleNamespace(_runtime=SimpleNamespace(registry=SimpleNamespace(topics=topics)))
+    Board._tell_event(board, trace, {"type": "log", "sequence": 3, "data": {"text": SECRET}})
+    assert {name: SECRET in frame for name, [frame] in told.items()} == {"alice": True, "reader": False}
