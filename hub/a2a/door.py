@@ -39,13 +39,13 @@ from sessions_app.keys import Principal
 from sessions_app.models import Agent
 from sessions_app.protocol.errors import Forbidden, HubError, NotFound, Unavailable
 from sessions_app.protocol.jsontext import loads
-from sessions_app.protocol.limits import FRAME_BYTES
 from sessions_app.realtime.runtime import Runtime, get_runtime
 from sessions_app.rest import quotas
 from sessions_app.rest.errors import HTTP_STATUS, as_refusal, bad_host, error_answer
 from sessions_app.rest.express import AsgiRequest, Receive, Scope, Send, host_is_allowed
 from sessions_app.rest.hot import ClientGone
 from sessions_app.rest.metrics import CLIENT_GONE, count
+from sessions_app.rest.reading import too_large
 
 STARTED = datetime.now(UTC)  # a card also says what this process speaks, and where
 CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")  # the second one is that of A2A 0.2 and before
@@ -156,7 +156,7 @@ class Door:
                 given = read_rpc(body, request.headers)
             except A2AError as error:
                 return JSONResponse(rpc_error(_id_of(body), error))
-        elif len(body) > FRAME_BYTES:
+        elif too_large(body, request.headers):
             return JSONResponse(_shown(413, "The body is too large."), 413)
         elif body and content_type not in JSON_TYPES:
             return not_json()
@@ -268,7 +268,7 @@ def read_rpc(body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     content_type = headers.get("content-type", "application/json").split(";")[0].strip().lower()
     if content_type not in JSON_TYPES:
         raise ContentTypeNotSupportedError("The body is application/json.")
-    if len(body) > FRAME_BYTES:
+    if too_large(body, headers):
         raise InvalidRequestError("The request is too large.")
     try:
         given = loads(body)

@@ -244,7 +244,8 @@ async def _answered(pieces: AsyncIterator[Chunk | Message], seconds: float) -> A
     except SendTimeout:  # says for itself what became of the message
         raise
     except TimeoutError:
-        said = f"Nobody has answered within {seconds:g} s. The message is stored, and so will be the answer (`hub history`)."
+        said = f"Nobody has answered within {seconds:g} s. The message is stored, and so will be an answer (`hub history`)."
+        said += " Was it work for an agent that the hub runs? Where it is not plain that it is, say so: --execute."
         raise TimeoutError(said) from None
 
 

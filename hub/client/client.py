@@ -135,7 +135,7 @@ class A2ASessionClient(Life):
 
     async def create_session(
         self,
-        other_agent: str | None = None,
+        other_agent: str | Iterable[str] | None = None,
         initial_message: str | dict[str, Any] | None = None,
         *,
         participants: Iterable[str] | None = None,
@@ -147,7 +147,8 @@ class A2ASessionClient(Life):
     ) -> str:
         """Begin a session with one agent or several; returns its id. The agent's socket opens by itself."""
         await self._ensure()
-        others = list(participants or ()) if other_agent is None else [other_agent, *(participants or ())]
+        first = [other_agent] if isinstance(other_agent, str) else list(other_agent or ())
+        others = [*first, *(participants or ())]
         body: dict[str, Any] = {"participants": list(dict.fromkeys([self.agent_id, *others]))}
         options = {
             "initial_message": initial_message,
@@ -160,8 +161,7 @@ class A2ASessionClient(Life):
         if timeout_seconds is not ...:
             body["timeout_seconds"] = timeout_seconds
         session = read(Session, await self.rest.post("sessions", body))
-        first = 1 if initial_message is not None else 0
-        self._engine.dispatcher.inbox(session.session_id).start_at(first)
+        self._engine.dispatcher.inbox(session.session_id).start_at(1 if initial_message is not None else 0)
         return session.session_id
 
     async def send_message(

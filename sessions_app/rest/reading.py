@@ -116,6 +116,11 @@ def check_json_type(headers: Mapping[str, str]) -> None:
         raise Unsupported("Send the body as it is, without a content encoding.")
 
 
+def too_large(data: bytes, headers: Mapping[str, str]) -> bool:
+    """Of a body that says that it is, nothing was read."""
+    return len(data) > limits.FRAME_BYTES or declared_too_large(headers)
+
+
 def declared_too_large(headers: Mapping[str, str]) -> bool:
     length = headers.get("content-length", "")
     return length.isdecimal() and (len(length) > 15 or int(length) > limits.FRAME_BYTES)
@@ -123,7 +128,7 @@ def declared_too_large(headers: Mapping[str, str]) -> bool:
 
 def read_body(data: bytes, headers: Mapping[str, str], decoder: msgspec.json.Decoder[T]) -> T:
     """Decode a body by `decoder`; an empty one is `{}`. Raises `TooLarge`, `Unsupported`, `Invalid`."""
-    if len(data) > limits.FRAME_BYTES or declared_too_large(headers):
+    if too_large(data, headers):
         raise TooLarge(f"A body holds {limits.FRAME_BYTES} bytes at the most.")
     if not data:
         return decode(b"{}", decoder)

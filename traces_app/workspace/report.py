@@ -140,7 +140,8 @@ def not_found(error: NotFound, asked: str, project: Project, language: Language)
     """What to say where `Project.find` raised: the modules it could have been, or all of them."""
     if error.near and "more than one" in str(error):
         return say(language, "several_modules", asked=asked, names=", ".join(error.near))
-    return say(language, "no_module", asked=asked) + question(project, language)
+    said = [say(language, "no_module", asked=asked), question(project, language)]
+    return ("" if language == "zh" else " ").join(said)
 
 
 def shape(facts: PartFacts, language: Language, names: int = 5) -> tuple[str, str]:

@@ -407,3 +407,16 @@ async def test_a_refusal_for_now_is_sent_again(hub: FakeHub, make_client: Make) 
     sent = await client.send_message(session.session_id, "x")
     assert sent.sequence == 1
     assert not sent.duplicate
+
+
+async def test_a_session_begins_with_one_agent_or_with_several(hub: FakeHub, make_client: Make) -> None:
+    cloud = make_client("cloud")
+    make_client("b"), make_client("c")
+    for given in (
+        {"other_agent": ["b", "c"]},
+        {"participants": ["b", "c"]},
+        {"other_agent": "b", "participants": ["c"]},
+    ):
+        session_id = await cloud.create_session(**given)
+        session = await cloud.session(session_id)
+        assert {participant.agent_id for participant in session.participants} == {"cloud", "b", "c"}

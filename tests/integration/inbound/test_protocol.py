@@ -14,6 +14,7 @@ from hub.a2a.cards import REPLAY
 from hub.a2a.errors import A2A_ERROR, as_a2a_error
 from sessions_app.protocol import errors
 from sessions_app.protocol.errors import HubError
+from sessions_app.protocol.limits import FRAME_BYTES
 from tests.integration.inbound.conftest import (
     MakePeer,
     Peer,
@@ -311,6 +312,15 @@ def _errors() -> list[type[HubError]]:
 def test_every_refusal_of_the_hub_has_its_error(kind: Callable[..., HubError]) -> None:
     assert {error.code for error in errors.ALL} == set(A2A_ERROR)
     assert isinstance(as_a2a_error(kind(), where="here"), A2AError)
+
+
+async def test_a_body_that_is_too_large_is_called_that(alice: Peer, bob: Peer) -> None:
+    params = send_params("x" * (FRAME_BYTES + 1))
+    rpc = await alice.error("bob", "SendMessage", params)
+    assert (rpc["code"], rpc["message"]) == (-32600, "The request is too large.")
+    rest = await alice.rest("bob", "POST", "/message:send", json=params)
+    assert (rest.status_code, rest.json()["error"]["message"]) == (413, "The body is too large.")
+    assert (await bob.get("sessions")).json()["sessions"] == []
 
 
 async def test_http_and_json_has_the_statuses_and_error_info(alice: Peer, bob: Peer) -> None:

@@ -114,6 +114,9 @@ def test_an_unknown_module_is_told_with_those_there_are(shop: Project) -> None:
         shop.find("nope")
     text = report.not_found(missing.value, "nope", shop, "zh")
     assert text.startswith("没有叫“nope”的模块。我看到有3个模块：")
+    assert report.not_found(missing.value, "nope", shop, "en").startswith(
+        "No module is called “nope”. I see 3 modules: "
+    )
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -159,9 +159,9 @@ def _by_rule(
 
 def _nobody(task: str, callees: Sequence[Callee]) -> str:
     if is_chinese(task):
-        able = "\n".join(f"- {callee.name}：{callee.about}" for callee in callees)
+        able = "\n".join(f"- {callee.name}：{callee.about}".rstrip("：") for callee in callees)
         return f"这里没有合适的智能体。可以提问的有：\n{able}" if able else "这个会话里现在没有可以调用的智能体。"
-    able = "\n".join(f"- {callee.name}: {callee.about}" for callee in callees)
+    able = "\n".join(f"- {callee.name}: {callee.about}".rstrip(": ") for callee in callees)
     return f"No agent here fits this. You can ask:\n{able}" if able else "No agent of this session can be called now."
 
 
