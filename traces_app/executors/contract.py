@@ -12,7 +12,7 @@ An operator gives it to an agent as executor `python:package.module:count_words`
 name of its own with the entry point group `session_hub.executors`. It may be `async`. Rules: ask `report.check()` (or
 report something) between steps, so that a cancel or a lost lease ends it; never catch `Cancelled`; a run may be started
 again from its beginning after a crash or an answer, so anything that must not happen twice goes through `report.approved`
-or is keyed by `request.trace_id`.
+or is keyed by `request.trace_id`. A worker loads a module once: start it anew when you have changed one.
 """
 
 from __future__ import annotations
