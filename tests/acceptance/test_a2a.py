@@ -101,13 +101,15 @@ async def in_pieces(agent: A2ASessionClient, message: HubMessage) -> None:
 
 
 class Speaker:
-    """An agent that goes on talking until its listener has heard a piece: what nobody listens to is not kept."""
+    """An agent that talks from when its listener is there until he has heard a piece: what nobody listens to is not kept."""
 
     def __init__(self) -> None:
+        self.listening = asyncio.Event()
         self.heard = asyncio.Event()
         self.said = ""
 
     async def __call__(self, agent: A2ASessionClient, message: HubMessage) -> None:
+        await self.listening.wait()
         async with agent.reply_stream(message) as stream:
             await stream.write("Beijing is ")
             while not self.heard.is_set():
@@ -168,6 +170,7 @@ async def test_an_agent_behind_nat_streams_to_a_stock_client(hub: Hub, keys: dic
         events: list[StreamResponse] = []
         async for event in client.send_message(ask("the weather?")):
             events.append(event)
+            speaker.listening.set()  # the stream has told where the task stands: from now on it tells what comes
             if event.WhichOneof("payload") == "artifact_update":
                 speaker.heard.set()
         assert folded(events) == (speaker.said, TaskState.TASK_STATE_COMPLETED)
@@ -195,13 +198,14 @@ async def _rest(events: AsyncIterator[StreamResponse]) -> list[StreamResponse]:
 
 
 async def test_a_web_process_dies_in_the_middle_and_nothing_is_lost(hub: Hub, keys: dict[str, str]) -> None:
-    heard, go_on = asyncio.Event(), asyncio.Event()
+    listening, heard, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
     if not carries_text(hub):
         heard.set()
     said = ""
 
     async def slowly(agent: A2ASessionClient, message: HubMessage) -> None:
         nonlocal said
+        await listening.wait()
         async with agent.reply_stream(message) as stream:
             await stream.write("first half, ")
             while not heard.is_set():
@@ -218,6 +222,7 @@ async def test_a_web_process_dies_in_the_middle_and_nothing_is_lost(hub: Hub, ke
     ):
         events = client.send_message(ask("a long story"))
         task = await first_task(events)
+        listening.set()
         if carries_text(hub):
             piece = await anext(events)
             assert "first half, " in piece.artifact_update.artifact.parts[0].text
